@@ -267,7 +267,12 @@ impl FakeApiServer {
 
     /// Breaks the next answer off after so many bytes of its body. Calls add up.
     pub fn cut_after_bytes(&self, bytes: u64) {
-        self.server.faults.cut_after(bytes);
+        self.server.faults.cut_after("", bytes);
+    }
+
+    /// The same of the next answer to a request whose path or query contains `what`. The order of all calls is kept.
+    pub fn cut_after_bytes_of(&self, what: &str, bytes: u64) {
+        self.server.faults.cut_after(what, bytes);
     }
 
     /// Carries the next write to a path that begins so out, and resets every connection instead of answering it. Calls add up.

@@ -189,7 +189,8 @@ impl Gateway {
             Err(error) => Err(error),
         };
         match result {
-            Ok(()) => debug!(%address, "link ended"),
+            Ok(()) if let Some(node) = registered => info!(%address, node, "link ended"),
+            Ok(()) => debug!(%address, "no link, and nothing wrong"),
             Err(error) if registered.is_some() => {
                 let error = &error as &dyn std::error::Error;
                 info!(%address, node = registered, error, "link broke");

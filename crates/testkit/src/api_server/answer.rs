@@ -84,7 +84,8 @@ pub(crate) async fn answer(server: Arc<Server>, question: Question) -> Response 
         std::future::pending::<()>().await;
     }
     let is_compressed = compress(&mut reply, question.header(ACCEPT_ENCODING));
-    let body = CountedBody::new(reply.content, server.faults.take_cut_after(), entry);
+    let cut = server.faults.take_cut_after(&question.path, &question.query);
+    let body = CountedBody::new(reply.content, cut, entry);
     let mut response = Response::new(axum::body::Body::new(body));
     *response.status_mut() = StatusCode::from_u16(reply.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     let headers = response.headers_mut();

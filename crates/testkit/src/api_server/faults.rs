@@ -37,7 +37,8 @@ pub(crate) struct Faults {
     silent: watch::Sender<bool>,
     rate: Mutex<Option<u64>>,
     connections: Mutex<Vec<Weak<Wakers>>>,
-    cut_after: Mutex<VecDeque<u64>>,
+    /// Answers that break off after so many bytes: the next to a request whose path or query contains that.
+    cut_after: Mutex<VecDeque<(String, u64)>>,
     failures: Mutex<VecDeque<u16>>,
     /// What every request is answered with whose path begins so, if it is.
     failing: Mutex<Option<(String, u16)>>,
@@ -117,12 +118,16 @@ impl Faults {
         self.wake();
     }
 
-    pub(crate) fn cut_after(&self, bytes: u64) {
-        self.cut_after.lock().push_back(bytes);
+    pub(crate) fn cut_after(&self, of: &str, bytes: u64) {
+        self.cut_after.lock().push_back((of.to_owned(), bytes));
     }
 
-    pub(crate) fn take_cut_after(&self) -> Option<u64> {
-        self.cut_after.lock().pop_front()
+    pub(crate) fn take_cut_after(&self, path: &str, query: &str) -> Option<u64> {
+        let next = self
+            .cut_after
+            .lock()
+            .pop_front_if(|(of, _)| [path, query].iter().any(|asked| asked.contains(of.as_str())));
+        next.map(|(_, bytes)| bytes)
     }
 
     pub(crate) fn fail_next(&self, status: u16) {

@@ -9,7 +9,8 @@ use jiff::Timestamp;
 /// How soon what a hub has told is in its log.
 const TOLD: Duration = Duration::from_secs(2);
 
-/// How long after `since` each of so many links broke, as the hubs of these nodes have told. Of gateways those of `peer` alone.
+/// How long after `since` each of so many links broke, as the hubs of these nodes have told, or ended in order: where one direction is silent, an end may hear
+/// of it from the other one. Of gateways those of `peer` alone.
 pub(super) async fn broken(
     nodes: &[&str],
     peer: Option<&str>,
@@ -22,7 +23,8 @@ pub(super) async fn broken(
         for node in nodes {
             let log = hack_cluster(&["logs", "edge-hub", node]).await?.ok()?;
             let of_links = log.lines().filter(|line| {
-                line.contains(": link broke ") && of_peer.as_ref().is_none_or(|peer| line.contains(peer))
+                [": link broke ", ": link ended "].iter().any(|what| line.contains(what))
+                    && of_peer.as_ref().is_none_or(|peer| line.contains(peer))
             });
             for line in of_links {
                 let at: Timestamp = line.split_whitespace().next().context("no time")?.parse()?;
@@ -32,7 +34,7 @@ pub(super) async fn broken(
                 }
             }
         }
-        ensure!(told.len() == links, "of {links} links {} broke: {told:.1?}", told.len());
+        ensure!(told.len() == links, "of {links} links {} broke or ended: {told:.1?}", told.len());
         Ok(told)
     })
     .await

@@ -133,7 +133,7 @@ async fn pages_that_arrived_are_not_asked_for_again_and_those_that_broke_off_in_
     // The first page whole, the second broken several times.
     site.until("the first page is there", async || !pages().is_empty()).await;
     for cut in [5000, 1024, 100] {
-        site.server.cut_after_bytes(cut);
+        site.server.cut_after_bytes_of("continue=", cut);
     }
     let (status, list) = asking.await.unwrap().unwrap();
     assert_eq!((status, names(&list).len()), (200, PAGE + 600));

@@ -2,9 +2,12 @@
 //! meanwhile are to be the same, in the same order and in every form, on all pages of a list together and in each watch; and errors are to be the same to
 //! their details, which the hub has to word by itself then. Where it may refuse in words of its own stands in [`Case::refused_offline`].
 
-use std::time::Duration;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
-use anyhow::{Result, ensure};
+use anyhow::{Result, bail, ensure};
 use e2e::eventually;
 use e2e::hub::HubNode;
 use futures::future::try_join_all;
@@ -21,6 +24,12 @@ const STORED: Duration = Duration::from_secs(4);
 
 /// How soon a black hole is to be noticed: in 5 s (docs/adr/0017-idle-link.md), and what a busy machine takes to ask.
 const NOTICED: Duration = Duration::from_secs(10);
+
+/// How soon there is a link again after a cut, which the hub tries at most 30 s apart.
+const LINKED: Duration = Duration::from_mins(1);
+
+/// The most cuts: others write seldom, as when a node is not ready any more, or is again.
+const CUTS: usize = 3;
 
 /// The least share of the requests that the API server answers with objects, in percent; the hub has to answer all of these but for what it may refuse.
 const GOOD: usize = 50;
@@ -63,7 +72,7 @@ impl What {
 }
 
 /// What the API server said about one resource.
-pub(super) struct Told {
+struct Told {
     what: What,
     subject: Subject,
     landmarks: Landmarks,
@@ -77,13 +86,16 @@ struct Other<'a> {
     found: (String, String),
 }
 
+/// Whether what was said can be compared.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Comparison {
+    Whole,
+    /// Others wrote too much meanwhile.
+    Disturbed,
+}
+
 /// Writes objects anew, shows the hub all of them as `kubectl get` does, and asks the API server what the hub is to be asked.
-pub(super) async fn told(
-    subject: &Subject,
-    servers: [&Endpoint; 2],
-    seed: usize,
-    typed: bool,
-) -> Result<Vec<Told>> {
+async fn told(subject: &Subject, servers: [&Endpoint; 2], seed: usize, typed: bool) -> Result<Vec<Told>> {
     let [real, hub] = servers;
     let landmarks = written(subject, servers).await?;
     let table = "application/json;as=Table;g=meta.k8s.io;v=v1";
@@ -115,18 +127,47 @@ async fn asked(
     Ok(all)
 }
 
-/// Cuts the node's link, asks the hub what the API server was asked, and says what differs: each difference, one of a kind.
-pub(super) async fn compared(node: &HubNode, told: &[Told], servers: [&Endpoint; 2]) -> Result<Vec<String>> {
+/// Asks the API server about each of these, cuts the node's link, asks the hub the same, and says what differs: each difference, one of a kind. About what
+/// others wrote too much meanwhile both are asked anew.
+pub(super) async fn compared(
+    node: &HubNode,
+    mut subjects: Vec<(Subject, bool)>,
+    servers: [&Endpoint; 2],
+    seed: usize,
+) -> Result<Vec<String>> {
     let [real, hub] = servers;
-    tokio::time::sleep(STORED).await;
-    node.black_hole(true).await?;
-    let said = in_the_cut(hub, told).await;
-    node.black_hole(false).await?;
     let mut report = Vec::new();
-    for (told, said) in told.iter().zip(said?) {
-        report.extend(told.compared(real, &said).await?);
+    for _ in 0..CUTS {
+        let mut all = Vec::new();
+        for (subject, typed) in &subjects {
+            all.extend(told(subject, servers, seed, *typed).await?);
+        }
+        tokio::time::sleep(STORED).await;
+        node.black_hole(true).await?;
+        let said = in_the_cut(hub, &all).await;
+        node.black_hole(false).await?;
+        let mut disturbed = BTreeSet::new();
+        for (told, said) in all.iter().zip(said?) {
+            if told.compared(real, &said, &mut report).await? == Comparison::Disturbed {
+                disturbed.insert(told.subject.resource.clone());
+            }
+        }
+        subjects.retain(|(subject, _)| disturbed.contains(&subject.resource));
+        if subjects.is_empty() {
+            return Ok(report);
+        }
+        eventually("the hub has its link back", LINKED, || has_link(hub)).await?;
     }
-    Ok(report)
+    let names: Vec<&str> = subjects.iter().map(|(subject, _)| &*subject.resource).collect();
+    bail!("others write too much for a comparison, in {CUTS} cuts: {}", names.join(", "))
+}
+
+async fn has_link(hub: &Endpoint) -> Result<()> {
+    let mut answer = hub.get("/api/v1/services?resourceVersion=0", "application/json").await?;
+    answer.bytes().await?;
+    let warning = answer.headers.get("warning");
+    ensure!(answer.status == 200 && warning.is_none(), "{} {warning:?}", answer.status);
+    Ok(())
 }
 
 /// What the hub says, once it knows that there is no link.
@@ -149,9 +190,14 @@ async fn in_the_cut(hub: &Endpoint, told: &[Told]) -> Result<Vec<Vec<(Case, Vec<
 }
 
 impl Told {
-    /// Of what differs the API server is asked again: that others wrote meanwhile says nothing of the hub.
+    /// Adds what differs to the `report`. Of that the API server is asked again: that others wrote meanwhile says nothing of the hub.
     #[allow(clippy::print_stdout, reason = "how many were asked is what the run is read for")]
-    async fn compared(&self, real: &Endpoint, hub: &[(Case, Vec<Said>)]) -> Result<Vec<String>> {
+    async fn compared(
+        &self,
+        real: &Endpoint,
+        hub: &[(Case, Vec<Said>)],
+        report: &mut Vec<String>,
+    ) -> Result<Comparison> {
         let Self { what, subject, landmarks, said } = self;
         let (mut good, mut errors, mut refused, mut of_others) = (0, 0, 0, 0);
         let mut differing = Vec::new();
@@ -169,7 +215,7 @@ impl Told {
                 None => refused += 1,
             }
         }
-        let mut kinds = std::collections::BTreeMap::<String, (usize, String)>::new();
+        let mut kinds = BTreeMap::<String, (usize, String)>::new();
         for Other { case, real: before, found: (kind, example) } in differing {
             let after = differential::told(real, case, subject, landmarks, token).await?;
             if case.verb != Verb::Watch && !is_same(before, &after) {
@@ -185,13 +231,10 @@ impl Told {
              {refused} that it may refuse; {differ} differ, and {of_others} in what others wrote meanwhile"
         );
         what.tells(resource, asked, good, errors)?;
-        ensure!(of_others * 20 <= asked, "{resource}: others write too much for a comparison");
-        let each = kinds.into_iter();
-        Ok(each
-            .flat_map(|(kind, (count, example))| {
-                [format!("{resource}, without a link: {count} x {kind}"), example]
-            })
-            .collect())
+        for (kind, (count, example)) in kinds {
+            report.extend([format!("{resource}, without a link: {count} x {kind}"), example]);
+        }
+        Ok(if of_others * 20 <= asked { Comparison::Whole } else { Comparison::Disturbed })
     }
 
     /// What the comparison of all pages comes to; nothing if the hub refuses what it may: also what was before it began, and the API server told still.
