@@ -84,6 +84,15 @@ pub const HUB_CONFIG_MAP: &str = "yurt-hub-cfg";
 /// Key of [`HUB_CONFIG_MAP`]: names of agents whose answers are kept, separated by commas, or `*`.
 pub const CACHE_AGENTS: &str = "cache_agents";
 
+/// Key of [`HUB_CONFIG_MAP`] that is ours: resources of which one stream serves everyone, `group/version/resource` separated by commas.
+pub const POOL_SCOPE_RESOURCES: &str = "pool_scope_resources";
+
+/// Key of [`HUB_CONFIG_MAP`] that is ours: resources that are never kept, written the same.
+pub const PASS_THROUGH_RESOURCES: &str = "pass_through_resources";
+
+/// Key of [`HUB_CONFIG_MAP`] that is ours: how fresh reads must be, `group/version/resource=policy` or `default=policy` separated by commas.
+pub const FRESHNESS: &str = "freshness";
+
 /// Key of `leader-hub-<pool>`: the resources that the pool shares, `group/version/resource` separated by commas.
 pub const POOL_SCOPED_METADATA: &str = "pool-scoped-metadata";
 

@@ -6,10 +6,10 @@
 //!  yurt-hub-cfg ───────────┤
 //!  leader-hub-<pool> ──────┘
 //! ```
-//! Pooled resources are those of `pool-scoped-metadata` if the pool's ConfigMap has it, else of the file if it has the key, else
-//! the standard ones; those of flags are always added. What is passed through is neither pooled nor kept, whoever says so. Of a
-//! freshness policy, and of `OpenAPI`, the flag counts before the file. Components of filters and cached agents add up. Secrets and `ConfigMaps` are never
-//! pooled.
+//! Pooled resources are those of `pool-scoped-metadata` if the pool's ConfigMap has it, else of `yurt-hub-cfg` if it has the key, else of the file if it
+//! has, else the standard ones; those of flags are always added. What is passed through adds up, and is neither pooled nor kept, whoever says so. Of a
+//! freshness policy the flag counts before the file, the file before `yurt-hub-cfg`; of `OpenAPI` the flag before the file. Components of filters and
+//! cached agents add up. Secrets and `ConfigMaps` are never pooled.
 
 mod config_map;
 mod file;
@@ -24,9 +24,12 @@ use kube_wire::{names::label_errors, resource::GroupVersionResource};
 
 pub use self::config_map::{leader_hub, problems_of_yurt_hub_cfg, yurt_hub_cfg};
 pub use self::file::{FileError, read};
-pub use self::resolve::{in_vain, left_out, private, rules};
+pub use self::resolve::{beside, in_vain, private, rules};
 use crate::{
-    filters::FilterName, freshness::Policy, offline::discover::OpenApi, tunnel_roles::DestinationRule,
+    filters::FilterName,
+    freshness::{Policy, UnknownPolicy},
+    offline::discover::OpenApi,
+    tunnel_roles::DestinationRule,
 };
 
 /// What one place says.
@@ -50,8 +53,23 @@ pub struct Layer {
     pub tunnel: bool,
     /// What may be reached through it; the same.
     pub tunnel_destinations: Vec<DestinationRule>,
-    /// What there is to say of names of agents and components that nobody has, by their keys; they are not among those above.
-    pub nameless: Vec<String>,
+    /// What of it counts for nothing and is not among all that, by its keys: names of agents and components that nobody has, and of ConfigMaps entries that
+    /// cannot be read.
+    pub problems: Vec<String>,
+}
+
+/// `RESOURCE=POLICY` is not written as it must be.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum WrongFreshness {
+    /// A policy of nothing.
+    #[error("{0:?} is not RESOURCE=POLICY: write /v1/pods=strict, or default=bounded:10")]
+    Assignment(String),
+    /// A policy of no resource.
+    #[error("{0:?} is not group/version/resource in lower case; the core group is empty: /v1/services")]
+    Resource(String),
+    /// No such policy.
+    #[error("{0}: {1}")]
+    Policy(String, #[source] UnknownPolicy),
 }
 
 /// Reads `group/version/resource`, the core group empty: `/v1/services`. What no API can be named is none: a `*`, a kind for a
@@ -79,6 +97,22 @@ fn is_label(text: &str) -> bool {
 }
 
 impl Layer {
+    /// Takes `RESOURCE=POLICY`, or `default=POLICY`. What is said last of a resource counts.
+    pub fn say_how_fresh(&mut self, text: &str) -> Result<(), WrongFreshness> {
+        let (of, policy) = text.split_once('=').ok_or_else(|| WrongFreshness::Assignment(text.to_owned()))?;
+        let named = resource(of);
+        if named.is_none() && of != "default" {
+            return Err(WrongFreshness::Resource(of.to_owned()));
+        }
+        let policy =
+            policy.parse::<Policy>().map_err(|error| WrongFreshness::Policy(of.trim().to_owned(), error))?;
+        match named {
+            Some(resource) => drop(self.freshness.insert(resource, policy)),
+            None => self.default_freshness = Some(policy),
+        }
+        Ok(())
+    }
+
     /// Names of components, or of agents: as `Client` knows them, in lower case. What nobody is called is told of by the key under which it stands, and
     /// left out. `all`: whether `*` is everybody.
     fn named<'a>(
@@ -90,7 +124,7 @@ impl Layer {
         let names = names.into_iter().map(|name| Box::<str>::from(name.trim().to_lowercase()));
         let (names, nobodys): (BTreeSet<Box<str>>, BTreeSet<Box<str>>) =
             names.partition(|name| (all && &**name == "*") || is_name(name));
-        self.nameless.extend(nobodys.iter().map(|name| {
+        self.problems.extend(nobodys.iter().map(|name| {
             format!(
                 "{key}: {name:?} is nobody's name: write what stands before the first / of a User-Agent, or the name of a ServiceAccount"
             )
@@ -122,7 +156,7 @@ mod tests {
             let taken: Vec<&str> = of_these.iter().chain(&["system:node-x", "till-agent"]).copied().collect();
             assert_eq!(found.iter().map(AsRef::as_ref).collect::<Vec<&str>>(), taken);
             let told: Vec<_> =
-                layer.nameless.iter().filter_map(|problem| problem.split(" is nobody's").next()).collect();
+                layer.problems.iter().filter_map(|problem| problem.split(" is nobody's").next()).collect();
             let mut expected =
                 vec!["key: \"\"", "key: \"*\"", "key: \"*x\"", "key: \"a\\tb\"", "key: \"a/b\""];
             expected.retain(|problem| !(all && problem.contains("\"*\"")));

@@ -237,7 +237,7 @@ mod tests {
         assert_eq!(layer.cache_agents, ["a b".into(), "backup".into(), "till-agent".into()].into());
         assert_eq!(layer.components[&FilterName::ServiceTopology], ["y".into()].into());
         let told: Vec<&str> =
-            layer.nameless.iter().filter_map(|problem| problem.split(" is nobody's").next()).collect();
+            layer.problems.iter().filter_map(|problem| problem.split(" is nobody's").next()).collect();
         let expected = ["cacheAgents: \"\"", "cacheAgents: \"*x\"", "filters.servicetopology: \"*\""];
         assert_eq!(told, expected);
     }

@@ -2,6 +2,7 @@
 
 use std::{collections::BTreeSet, path::PathBuf, sync::Arc};
 
+use api::names::{POOL_SCOPE_RESOURCES, POOL_SCOPED_METADATA};
 use kube_wire::{
     edit::{Field, Message},
     object::Object,
@@ -12,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
 use super::{
-    Layer,
+    Layer, beside,
     followed_file::FollowedFile,
     in_vain, leader_hub,
     places::{Place, PlaceState},
@@ -58,7 +59,7 @@ async fn run(hub: Arc<Hub>, start: Start) {
     let mut cluster = Layer::default();
     let mut pool: Option<Arc<str>> = None;
     let mut leader: Option<(Source, Place)> = None;
-    let mut leader_problems = Vec::new();
+    let (mut config_problems, mut leader_problems) = (Vec::new(), Vec::new());
     let mut pooled = None;
     let mut revision = hub.filters.revision();
     // What an earlier run kept, before it was to be passed through.
@@ -81,10 +82,10 @@ async fn run(hub: Arc<Hub>, start: Start) {
                 cluster = Layer::default();
                 return config_place.is_absent();
             };
-            cluster = yurt_hub_cfg(data(object));
+            cluster = yurt_hub_cfg(data(object), &cluster);
             let keys = Message::of(object).map(|message| message.keys(DATA)).unwrap_or_default();
-            let problems = problems_of_yurt_hub_cfg(&cluster, keys);
-            config_place.says(Some(object.resource_version().get()), problems);
+            config_problems = problems_of_yurt_hub_cfg(&cluster, keys);
+            config_place.counts(Some(object.resource_version().get()));
         });
         if let Some((source, place)) = &mut leader {
             source.read_one(&hub, |told| {
@@ -101,18 +102,30 @@ async fn run(hub: Arc<Hub>, start: Start) {
                 }
             });
         }
-        let cloud = Layer { pooled: pooled.clone(), ..cluster.clone() };
+        let cloud = Layer { pooled: pooled.clone().or_else(|| cluster.pooled.clone()), ..cluster.clone() };
         apply(&hub, Sharing::resolve(&flags, &file.layer, &cloud));
         hub.filters.set_rules(rules(&by_flags, &file.layer, &cloud));
         let refusal = |source: &Source| Some(format!("it cannot be read: {}", source.refusal()?));
         let sharing = hub.sharing.load_full();
-        if let Some((_, place)) = leader.as_mut().filter(|(_, place)| place.state == PlaceState::InForce) {
-            let in_vain = |pooled| in_vain(pooled, &sharing, api::names::POOL_SCOPED_METADATA);
-            place.tell(leader_problems.iter().cloned().chain(pooled.iter().flat_map(in_vain)).collect());
+        let tell = |place: &mut Place,
+                    problems: &[String],
+                    pooled: Option<&BTreeSet<GroupVersionResource>>,
+                    key: &str| {
+            if place.state == PlaceState::InForce {
+                let in_vain = pooled.into_iter().flat_map(|pooled| in_vain(pooled, &sharing, key));
+                place.tell(problems.iter().cloned().chain(in_vain).collect());
+            }
+        };
+        tell(&mut config_place, &config_problems, cluster.pooled.as_ref(), POOL_SCOPE_RESOURCES);
+        if let Some((_, place)) = &mut leader {
+            tell(place, &leader_problems, pooled.as_ref(), POOL_SCOPED_METADATA);
         }
-        let shared_by = leader.as_ref().filter(|_| pooled.is_some()).map(|(_, place)| place.name.as_str());
-        let mut places: Vec<Place> = file.shown(shared_by, &sharing).into_iter().collect();
-        places.push(config_place.with(refusal(&config)));
+        let by_pool = leader.as_ref().filter(|_| pooled.is_some()).map(|(_, place)| place.name.as_str());
+        let by_cluster = cluster.pooled.as_ref().map(|_| config_place.name.as_str());
+        let mut places: Vec<Place> = file.shown(by_pool.or(by_cluster), &sharing).into_iter().collect();
+        let more = cluster.pooled.as_ref();
+        let more = more.and_then(|of| beside(of, &sharing, POOL_SCOPE_RESOURCES, by_pool, "this ConfigMap"));
+        places.push(config_place.with(more).with(refusal(&config)));
         places.extend(leader.iter().map(|(source, place)| place.with(refusal(source))));
         hub.configured_by.store(Arc::new(places));
         let leader = leader.as_mut().map(|(source, _)| source);

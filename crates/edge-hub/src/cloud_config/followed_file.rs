@@ -4,7 +4,7 @@ use std::{path::PathBuf, time::Duration};
 
 use tokio::time::sleep;
 
-use super::{Layer, in_vain, left_out, places::Place, read};
+use super::{Layer, beside, in_vain, places::Place, read};
 use crate::{run::Sharing, tunnel_roles::DestinationRule};
 
 /// How often the file is looked at.
@@ -40,7 +40,7 @@ impl FollowedFile {
         if let Some(error) = &self.error {
             return place.says_nothing(vec![format!("the configuration stays as it was: {error}")]);
         }
-        let mut problems = self.layer.nameless.clone();
+        let mut problems = self.layer.problems.clone();
         let pooled = self.layer.pooled.iter();
         problems.extend(pooled.flat_map(|pooled| in_vain(pooled, sharing, POOL_SCOPE_RESOURCES)));
         if self.tunnel != tunnel(&self.layer) {
@@ -53,12 +53,8 @@ impl FollowedFile {
     /// The file as it is shown where a ConfigMap, if one is named, says what is shared, and with all others this follows from it.
     pub(super) fn shown(&mut self, said_by: Option<&str>, sharing: &Sharing) -> Option<Place> {
         self.tell(sharing);
-        let more = self.layer.pooled.as_ref().and_then(|pooled| match said_by {
-            Some(name) => Some(format!(
-                "{POOL_SCOPE_RESOURCES}: {name} says what is shared, and counts before the file"
-            )),
-            None => left_out(pooled, sharing, POOL_SCOPE_RESOURCES),
-        });
+        let pooled = self.layer.pooled.as_ref();
+        let more = pooled.and_then(|of| beside(of, sharing, POOL_SCOPE_RESOURCES, said_by, "the file"));
         self.place.as_ref().map(|place| place.with(more))
     }
 

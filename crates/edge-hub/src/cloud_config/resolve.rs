@@ -25,7 +25,7 @@ pub fn in_vain(pooled: &BTreeSet<GroupVersionResource>, sharing: &Sharing, key: 
 
 /// What there is to say of a list in force that replaces what is shared by default, and leaves some of that out that nobody else adds. One that is empty
 /// means it.
-pub fn left_out(pooled: &BTreeSet<GroupVersionResource>, sharing: &Sharing, key: &str) -> Option<String> {
+fn left_out(pooled: &BTreeSet<GroupVersionResource>, sharing: &Sharing, key: &str) -> Option<String> {
     let standard = Sharing::standard().pooled;
     let unshared = standard.iter().filter(|resource| sharing.keeps(resource) && !sharing.pools(resource));
     let unshared: Vec<String> = unshared.map(ToString::to_string).collect();
@@ -34,13 +34,27 @@ pub fn left_out(pooled: &BTreeSet<GroupVersionResource>, sharing: &Sharing, key:
     })
 }
 
+/// What else there is to say of the list of one `place`: who says what is shared and counts before it, or what it leaves out as the list in force.
+pub fn beside(
+    pooled: &BTreeSet<GroupVersionResource>,
+    sharing: &Sharing,
+    key: &str,
+    said_by: Option<&str>,
+    place: &str,
+) -> Option<String> {
+    match said_by {
+        Some(name) => Some(format!("{key}: {name} says what is shared, and counts before {place}")),
+        None => left_out(pooled, sharing, key),
+    }
+}
+
 impl Sharing {
     /// What is shared, from all that is said; who counts before whom is said at [`super`].
     pub fn resolve(flags: &Layer, file: &Layer, cloud: &Layer) -> Self {
         let standard = Self::standard();
         let chosen = cloud.pooled.as_ref().or(file.pooled.as_ref()).unwrap_or(&standard.pooled);
         let passed_through: BTreeSet<_> =
-            [&standard.passed_through, &flags.passed_through, &file.passed_through]
+            [&standard.passed_through, &flags.passed_through, &file.passed_through, &cloud.passed_through]
                 .into_iter()
                 .flatten()
                 .cloned()
@@ -51,8 +65,10 @@ impl Sharing {
             .filter(|resource| !private(resource) && !passed_through.contains(*resource))
             .cloned()
             .collect();
-        let mut freshness = file.freshness.clone();
-        freshness.extend(flags.freshness.iter().map(|(resource, policy)| (resource.clone(), *policy)));
+        let mut freshness = cloud.freshness.clone();
+        for said in [file, flags] {
+            freshness.extend(said.freshness.iter().map(|(resource, policy)| (resource.clone(), *policy)));
+        }
         Self {
             pooled,
             passed_through,
@@ -60,6 +76,7 @@ impl Sharing {
             default_freshness: flags
                 .default_freshness
                 .or(file.default_freshness)
+                .or(cloud.default_freshness)
                 .unwrap_or(standard.default_freshness),
             cache_agents: [&flags.cache_agents, &file.cache_agents, &cloud.cache_agents]
                 .into_iter()
@@ -141,28 +158,59 @@ mod tests {
         ];
         for (list, flags, expected) in cases {
             let sharing = Sharing::resolve(flags, &pooled(list), &none);
-            let said = left_out(&set(list), &sharing, "key");
+            let said = beside(&set(list), &sharing, "key", None, "it");
             let told = format!(
                 "key: not shared: {}: the list replaces the default; name them too",
                 expected.join(", ")
             );
             assert_eq!(said, (!expected.is_empty()).then_some(told), "{list:?} {flags:?}");
+            let said = beside(&set(list), &sharing, "key", Some("another"), "it");
+            assert_eq!(said.as_deref(), Some("key: another says what is shared, and counts before it"));
         }
     }
 
     #[test]
-    fn a_flag_says_how_fresh_before_the_file() {
-        let pods = resource("/v1/pods").unwrap();
-        let say = |policy, default| Layer {
-            freshness: [(pods.clone(), policy)].into(),
-            default_freshness: default,
-            ..Layer::default()
+    fn a_flag_says_how_fresh_before_the_file_and_the_file_before_the_cluster() {
+        let say = |said: &[&str]| {
+            let mut layer = Layer::default();
+            for text in said {
+                layer.say_how_fresh(text).unwrap();
+            }
+            layer
         };
-        let (flags, file) = (say(Policy::Strict, None), say(Policy::Any, Some(Policy::Any)));
-        let sharing = Sharing::resolve(&flags, &file, &Layer::default());
-        assert_eq!(sharing.freshness(&pods), Policy::Strict);
-        assert_eq!(sharing.freshness(&resource("/v1/nodes").unwrap()), Policy::Any);
-        assert_eq!(sharing.freshness(&resource("coordination.k8s.io/v1/leases").unwrap()), Policy::Strict);
+        // What is said by flags, the file and the cluster, and then of Pods and of Nodes.
+        let cases: [([&[&str]; 3], [&str; 2]); 7] = [
+            ([&[], &[], &[]], ["bounded:10", "bounded:10"]),
+            ([&["/v1/pods=strict"], &["/v1/pods=any", "default=any"], &[]], ["strict", "any"]),
+            ([&[], &[], &["/v1/pods=strict", "default=any"]], ["strict", "any"]),
+            ([&[], &["/v1/pods=any"], &["/v1/pods=strict", "default=strict"]], ["any", "strict"]),
+            ([&["/v1/pods=bounded:1"], &[], &["/v1/pods=strict"]], ["bounded:1", "bounded:10"]),
+            ([&[], &["default=any"], &["/v1/pods=strict", "default=bounded:3"]], ["strict", "any"]),
+            ([&["default=bounded:2"], &["default=any"], &["default=strict"]], ["bounded:2", "bounded:2"]),
+        ];
+        for (said, expected) in cases {
+            let [flags, file, cloud] = said.map(say);
+            let sharing = Sharing::resolve(&flags, &file, &cloud);
+            let of = |text: &str| sharing.freshness(&resource(text).unwrap());
+            assert_eq!(
+                [of("/v1/pods"), of("/v1/nodes")].map(|policy| policy.to_string()),
+                expected,
+                "{said:?}"
+            );
+            assert_eq!(of("coordination.k8s.io/v1/leases"), Policy::Strict);
+        }
+    }
+
+    #[test]
+    fn what_is_passed_through_adds_up() {
+        let passing = |list: &[&str]| Layer { passed_through: set(list), ..Layer::default() };
+        let (flags, file, cloud) =
+            (passing(&["a.b/v1/as"]), passing(&["a.b/v1/bs"]), passing(&["/v1/services"]));
+        let sharing = Sharing::resolve(&flags, &file, &cloud);
+        let mut expected = Sharing::standard().passed_through;
+        expected.extend(set(&["a.b/v1/as", "a.b/v1/bs", "/v1/services"]));
+        assert_eq!(sharing.passed_through, expected);
+        assert_eq!(sharing.pooled, set(&["discovery.k8s.io/v1/endpointslices"]));
     }
 
     #[test]
@@ -180,11 +228,12 @@ mod tests {
 
     #[test]
     fn the_clusters_config_maps_are_read_as_openyurt_writes_them() {
-        let cloud = yurt_hub_cfg(|key| match key {
-            "cache_agents" => Some(" a, b,,".into()),
-            "servicetopology" => Some("ingress".into()),
+        let said = |key: &str| match key {
+            "cache_agents" => Some(" a, b,,".to_owned()),
+            "servicetopology" => Some("ingress".to_owned()),
             _ => None,
-        });
+        };
+        let cloud = yurt_hub_cfg(said, &Layer::default());
         assert_eq!(cloud.cache_agents, ["a".into(), "b".into()].into());
         let rules = rules(&Rules::default(), &Layer::default(), &cloud);
         assert!(rules.components[&FilterName::ServiceTopology].contains("ingress"));

@@ -102,7 +102,7 @@ mod tests {
         let widgets = resource("example.com", "v1", "widgets");
         let mut sharing = Sharing::standard();
         sharing.passed_through.insert(widgets.clone());
-        let option = "(`passThroughResources` in the file of --config, or --pass-through-resources)";
+        let option = "(`passThroughResources` in the file of --config, --pass-through-resources, or `pass_through_resources` of ConfigMap yurt-hub-cfg)";
         for (resource, expected) in [
             (resource("", "v1", "services"), "no link".to_owned()),
             (resource("", "v1", "events"), "no link: events are never kept".to_owned()),

@@ -13,9 +13,9 @@ use tracing::warn;
 use super::args::{CacheArgs, FilterArgs, IdentityArgs, ListenerArgs, RunArgs};
 use crate::{
     authenticate::Authenticator,
-    cloud_config::{self, FileError, Layer, follow::Start},
+    cloud_config::{self, FileError, Layer, WrongFreshness, follow::Start},
     filters::{FilterName, Rules, UnknownFilter, View},
-    freshness::{Policy, UnknownPolicy},
+    freshness::Policy,
     identity::{IdentityConfig, IdentityKind, UnusableFile},
     listen::seats,
     node_metric::NodeMetricConfig,
@@ -147,12 +147,9 @@ pub enum ConfigError {
     /// A resource is not written as it must be.
     #[error("{0}: {1:?} is not group/version/resource in lower case; the core group is empty: /v1/services")]
     Resource(&'static str, String),
-    /// A policy of nothing.
-    #[error("--freshness: {0:?} is not RESOURCE=POLICY: write /v1/pods=strict, or default=bounded:10")]
-    Assignment(String),
-    /// No such policy.
-    #[error("--freshness: {0}: {1}")]
-    Freshness(String, #[source] UnknownPolicy),
+    /// How fresh reads must be is not written as it must be.
+    #[error("--freshness: {0}")]
+    Freshness(#[from] WrongFreshness),
     /// The file is wrong.
     #[error(transparent)]
     File(#[from] FileError),
@@ -224,14 +221,7 @@ fn layer(cache: &CacheArgs) -> Result<Layer, ConfigError> {
         ..Layer::default()
     };
     for text in freshness {
-        let (of, policy) = text.split_once('=').ok_or_else(|| ConfigError::Assignment(text.clone()))?;
-        let policy =
-            policy.parse::<Policy>().map_err(|error| ConfigError::Freshness(of.to_owned(), error))?;
-        if of == "default" {
-            layer.default_freshness = Some(policy);
-        } else {
-            layer.freshness.insert(named("--freshness", of)?, policy);
-        }
+        layer.say_how_fresh(text)?;
     }
     for resource in layer.pooled.iter().flatten().filter(|resource| cloud_config::private(resource)) {
         warn!(flag = "--pool-scope-resources", %resource, "never shared: who may read which is decided by name");
@@ -416,6 +406,10 @@ mod tests {
                 Some("--freshness: /v1/pods: \"soon\" is no freshness policy: write strict"),
             ),
             ("--freshness default=any,pods=any", Some("--freshness: \"pods\" is not group/version/resource")),
+            (
+                "--freshness /v1/pods",
+                Some("--freshness: \"/v1/pods\" is not RESOURCE=POLICY: write /v1/pods=strict"),
+            ),
             ("--proxy-secure-port 10267", None),
             (secure, Some("--serve-port and --proxy-secure-port are both 10267")),
             (anywhere.as_str(), Some("--serve-port and --proxy-secure-port are both 10267")),

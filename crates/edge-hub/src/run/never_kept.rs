@@ -1,5 +1,6 @@
 //! What is never kept, and why.
 
+use api::names::{HUB_CONFIG_MAP, PASS_THROUGH_RESOURCES};
 use kube_wire::resource::GroupVersionResource;
 
 use super::Sharing;
@@ -22,7 +23,7 @@ impl Sharing {
             format!("{} are never kept", resource.resource)
         } else {
             format!(
-                "{resource} is passed through (`passThroughResources` in the file of --config, or --pass-through-resources), and so never kept"
+                "{resource} is passed through (`passThroughResources` in the file of --config, --pass-through-resources, or `{PASS_THROUGH_RESOURCES}` of ConfigMap {HUB_CONFIG_MAP}), and so never kept"
             )
         })
     }

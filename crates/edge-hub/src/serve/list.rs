@@ -1,5 +1,6 @@
 //! A list from what is held.
 
+use api::names::{FRESHNESS, HUB_CONFIG_MAP};
 use http::{HeaderValue, Response};
 use kube_wire::{
     list_options::{ListRead, ListRequest},
@@ -133,7 +134,7 @@ fn untold(why: Option<&TranscodeError>) -> Status {
 
 fn too_old_for_policy(asked: &Asked<'_>) -> Status {
     Status::service_unavailable(format!(
-        "edge-hub: no sign of life from the API server, and the freshness of {} (`freshness` in the file of --config, or --freshness) allows no older answer",
+        "edge-hub: no sign of life from the API server, and the freshness of {} (`freshness` in the file of --config, --freshness, or `{FRESHNESS}` of ConfigMap {HUB_CONFIG_MAP}) allows no older answer",
         asked.key().resource
     ))
 }

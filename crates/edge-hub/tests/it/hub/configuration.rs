@@ -857,6 +857,110 @@ async fn the_pools_leader_says_what_is_shared() {
     assert_eq!(site.upstream_watches("/api/v1/pods"), 0, "another pool's");
 }
 
+/// It says what the file can say, to every node, and what it does not say any more is undone.
+#[tokio::test]
+async fn the_clusters_config_map_says_what_is_shared_what_is_passed_through_and_how_fresh() {
+    const WIDGETS: &str = "/apis/example.com/v1/namespaces/a/widgets";
+    const ALL: &str = "/apis/example.com/v1/widgets";
+    const ANY: &str = "resourceVersion=0";
+    const PROMISED: Duration = Duration::from_secs(1);
+    let mut site = Site::new().await;
+    site.start();
+    site.linked().await;
+    let hub = site.plain();
+    let says = |data: &Value| write(&site, CONFIG_MAPS, &config_map("yurt-hub-cfg", data));
+    let asked = |path: &str, query: &str| {
+        site.server
+            .log()
+            .totals(|record| record.path == path && !record.watch && record.query == query)
+            .requests
+    };
+    // Whether the API server is asked what a client asks.
+    let is_handed_on = async |path: &str, query: &str| {
+        let (before, mark) = (asked(path, query), if query.is_empty() { "" } else { "?" });
+        assert_eq!(get(&hub, &format!("{path}{mark}{query}")).await.unwrap().0, 200, "{path}{mark}{query}");
+        asked(path, query) > before
+    };
+    let kept = async || {
+        site.until("it is kept", async || {
+            !is_handed_on(WIDGETS, ANY).await && site.upstream_watches(WIDGETS) == 1
+        })
+        .await;
+    };
+    twice_within(PROMISED, async || {
+        kept().await;
+        let began = Instant::now();
+        says(&json!({ "pass_through_resources": "example.com/v1/widgets" }));
+        site.until("its stream is closed", async || site.upstream_watches(WIDGETS) == 0).await;
+        let took = began.elapsed();
+        assert!(is_handed_on(WIDGETS, ANY).await, "it is passed through");
+        says(&json!({}));
+        took
+    })
+    .await;
+    kept().await;
+    site.caught_up(SERVICES, &[]).await;
+    let answered_here = async || {
+        site.until("it is answered here", async || !is_handed_on(SERVICES, "").await).await;
+    };
+    for strict in ["/v1/services=strict", "default=strict,/v1/nodes=any"] {
+        answered_here().await;
+        says(&json!({ "freshness": strict }));
+        site.until("it is handed on", async || is_handed_on(SERVICES, "").await).await;
+        assert!(!is_handed_on(SERVICES, ANY).await, "of any version");
+        says(&json!({}));
+    }
+    answered_here().await;
+    says(&json!({ "pool_scope_resources": "/v1/services,example.com/v1/widgets,/v1/secrets" }));
+    site.until("it is fetched before anybody asks", async || site.upstream_watches(ALL) == 1).await;
+    // EndpointSlices are left out, and Secrets are never shared.
+    let problems = async |number: usize| {
+        let expected = [format!("kube-system/yurt-hub-cfg inForce {number}")];
+        site.until("the status says so", async || places(&site).await == expected).await;
+    };
+    problems(2).await;
+    says(
+        &json!({ "pass_through_resources": "widgets", "freshness": "default=any,pods=any", "passthrough": "" }),
+    );
+    site.until("it is closed", async || site.upstream_watches(ALL) == 0).await;
+    // A key that nothing reads, an entry, and a key of which nothing can be read, with its entry.
+    problems(4).await;
+    says(&json!({}));
+    problems(0).await;
+}
+
+/// In a pool `leader-hub-<pool>` says what is shared, and after it `yurt-hub-cfg`, before the file.
+#[tokio::test]
+async fn the_pools_config_map_counts_before_the_clusters_and_that_before_the_file() {
+    const WIDGETS: &str = "/apis/example.com/v1/widgets";
+    let standard = "/v1/services,discovery.k8s.io/v1/endpointslices";
+    let (mut site, _file) = with_configuration("poolScopeResources: [/v1/pods]\n").await;
+    site.set("--nodepool-name", "shop");
+    site.start();
+    site.linked().await;
+    let open = || ["/api/v1/pods", WIDGETS, "/api/v1/nodes"].map(|path| site.upstream_watches(path));
+    site.until("the file counts", async || open() == [1, 0, 0]).await;
+    let by_cluster = json!({ "pool_scope_resources": format!("{standard},example.com/v1/widgets") });
+    write(&site, CONFIG_MAPS, &config_map("yurt-hub-cfg", &by_cluster));
+    site.until("the cluster's counts", async || open() == [0, 1, 0]).await;
+    let by_pool = json!({ "pool-scoped-metadata": format!("{standard},/v1/nodes") });
+    write(&site, CONFIG_MAPS, &config_map("leader-hub-shop", &by_pool));
+    site.until("the pool's counts", async || open() == [0, 0, 1]).await;
+    // Each is told that the pool's counts before it.
+    site.until("the status says so", async || {
+        let seen = places(&site).await;
+        let [file, cluster, pool] = &seen[..] else { return false };
+        file.ends_with("yaml inForce 1")
+            && cluster == "kube-system/yurt-hub-cfg inForce 1"
+            && pool == "kube-system/leader-hub-shop inForce 0"
+    })
+    .await;
+    site.server.cluster().delete(CONFIG_MAPS, "kube-system/leader-hub-shop").unwrap();
+    site.until("the cluster's counts again", async || open() == [0, 1, 0]).await;
+    write(&site, CONFIG_MAPS, &config_map("yurt-hub-cfg", &json!({})));
+    site.until("the file counts again", async || open() == [1, 0, 0]).await;
+}
+
 /// What the places that configure the hub are said to be, by `edge-hub status`.
 async fn places(site: &Site) -> Vec<String> {
     let (_, status) = get(&site.admin(), "/v1/status").await.unwrap();

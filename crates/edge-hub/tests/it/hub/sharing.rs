@@ -409,7 +409,7 @@ async fn what_is_never_kept_says_so_without_a_link() {
     let (site, _file) = configured("passThroughResources: [example.com/v1/widgets]\n").await;
     site.server.cut();
     site.offline().await;
-    let passed_through = "example.com/v1/widgets is passed through (`passThroughResources` in the file of --config, or --pass-through-resources), and so never kept";
+    let passed_through = "example.com/v1/widgets is passed through (`passThroughResources` in the file of --config, --pass-through-resources, or `pass_through_resources` of ConfigMap yurt-hub-cfg), and so never kept";
     for (path, why) in [(WIDGETS, passed_through), ("/api/v1/events", "events are never kept")] {
         let (status, said) = get(&site.plain(), path).await.unwrap();
         let message = said["message"].as_str().unwrap();
