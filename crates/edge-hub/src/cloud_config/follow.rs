@@ -64,7 +64,7 @@ async fn run(hub: Arc<Hub>, start: Start) {
     let mut revision = hub.filters.revision();
     // What an earlier run kept, before it was to be passed through.
     for resource in &hub.sharing.load_full().passed_through {
-        hub.subscriptions.let_go(resource);
+        hub.subscriptions.let_go(resource, says_what_to_do);
     }
     loop {
         revision.borrow_and_update();
@@ -143,6 +143,13 @@ pub(crate) fn config_map(name: &str) -> Key {
     named(&GroupVersionResource::new("", "v1", "configmaps"), api::names::NAMESPACE, name)
 }
 
+/// Whether that is the name of the stream of one of those. What it said last holds without a link, even where ConfigMaps are passed through.
+fn says_what_to_do(name: &str) -> bool {
+    [api::names::HUB_CONFIG_MAP, api::names::LEADER_HUB_PREFIX]
+        .iter()
+        .any(|of| name.contains(&config_map(of).path()))
+}
+
 /// What a ConfigMap says by key.
 pub(crate) fn data(object: &Object) -> impl Fn(&str) -> Option<String> {
     let message = Message::of(object);
@@ -175,7 +182,7 @@ fn apply(hub: &Hub, sharing: Sharing) {
         if hub.filters.concern(Verb::List, resource, "") {
             warn!(%resource, "passed through: clients are shown it as the API server has it, and filters do nothing");
         }
-        hub.subscriptions.let_go(resource);
+        hub.subscriptions.let_go(resource, says_what_to_do);
     }
     for resource in new.difference(&old) {
         info!(%resource, "shared from now on");

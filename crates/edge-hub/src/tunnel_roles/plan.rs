@@ -197,13 +197,19 @@ pub(super) fn plan(given: &Given<'_>, known: &Known) -> Plan {
         Role::Agent | Role::None => Accepts::Nobody,
     };
     let listening = listening(given, known, &view, mine.as_ref());
-    if role == Role::Agent && listening.is_empty() {
+    if role == Role::Agent && !dials_others(&listening, mine.as_ref(), &view) {
         problems.push(
-            "there is nobody to dial: no exposed Gateway has an active endpoint with an address".to_owned(),
+            "there is nobody to dial: no exposed Gateway has an active endpoint with an address (kubectl get gateways; conditions Elected and Exposed)"
+                .to_owned(),
         );
     }
     let idle = idle(given.me, known, &view, role);
     Plan { view, listening, role, accepts, ways_in, problems, idle }
+}
+
+/// Whether a gateway of another domain than this node's listens at an address that is known.
+fn dials_others(listening: &Listening, mine: Option<&Domain>, view: &View) -> bool {
+    listening.iter().any(|(node, at)| view.domain_of(node).as_ref() != mine && !at.addresses.is_empty())
 }
 
 /// Whether there are other nodes in this node's domain.

@@ -47,7 +47,9 @@ const HANDSHAKE: Duration = Duration::from_secs(10);
 const AGAIN: Duration = Duration::from_mins(1);
 
 const CROWDED: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\nContent-Length: 0\r\n\r\n";
-const DENIED: &[u8] = b"HTTP/1.1 403 Forbidden\r\nConnection: close\r\nContent-Length: 0\r\n\r\n";
+/// To who may not use a listener at all, whatever is asked for.
+const DENIED: &[u8] = b"HTTP/1.1 403 Forbidden\r\nisthmus-reason: not_a_caller\r\nContent-Type: text/plain\r\nConnection: close\r\n\
+    Content-Length: 93\r\n\r\nthis caller may not use the tunnel here: the log of this node's hub says why (tunnel::audit)\n";
 
 /// Why a listener cannot be made.
 #[derive(Debug, thiserror::Error)]

@@ -185,11 +185,18 @@ async fn exec() -> Result<()> {
     let script = format!("dd if=/dev/zero bs=1 count={writes} 2>/dev/null");
     let small = output("kubectl", &in_namespace(&["exec", &pod, "--", "sh", "-c", &script]), b"").await?;
     ensure!(small.stdout.len().to_string() == writes, "{} of {writes} small writes", small.stdout.len());
-    // The size of a terminal, and its change.
+    // The size of a terminal, and its change, once the first one was seen.
+    let screen = tempfile::NamedTempFile::new()?;
+    let screen = screen.path().to_str().context("a name in UTF-8")?;
+    let until = |what: &str| format!("n=0; until {what} || [ $n = 150 ]; do n=$((n + 1)); sleep 0.2; done");
+    let seen = until(&format!("grep -q '41 77.$' {screen}"));
+    let has = |size: &str| until(&format!("[ \"$(stty size)\" = '{size}' ]"));
+    let (first, second) = (has("41 77"), has("51 99"));
+    let sizes = format!("{first}; stty size; {second}; stty size").replace('\'', "'\\''");
     let inner = format!(
-        "stty rows 41 cols 77; (sleep 3; stty rows 51 cols 99 </dev/tty) & kubectl -n {NAMESPACE} exec -it {pod} -- sh -c 'sleep 1; stty size; sleep 4; stty size'"
+        "stty rows 41 cols 77; ({seen}; stty rows 51 cols 99 </dev/tty) & kubectl -n {NAMESPACE} exec -it {pod} -- sh -c '{sizes}'"
     );
-    let terminal = run("script", &["-qec", &inner, "/dev/null"], "").await?.ok()?;
+    let terminal = run("script", &["-qefc", &inner, screen], "").await?.ok()?;
     // Before them the terminal shows the end of the input.
     let lines = terminal.split(['\r', '\n']).map(|line| line.trim_start_matches("^@"));
     let sizes: Vec<&str> = lines.filter(|line| line.contains(' ')).collect();

@@ -507,3 +507,27 @@ fn of_two_exposed_gateways_a_cloud_node_takes_the_one_that_it_is_behind() {
         assert_eq!(ours(&known), BTreeSet::from(["c1".to_owned()]), "{older}");
     }
 }
+
+#[test]
+fn that_there_is_nobody_to_dial_is_told() {
+    let addressed = |known: &mut Known, host: &str| {
+        let addresses = [(host.to_owned(), None)];
+        known.gateways.get_mut("cloud").unwrap().addresses =
+            addresses.into_iter().filter(|(host, _): &(String, Option<String>)| !host.is_empty()).collect();
+    };
+    let mut known = cloud();
+    let told = |known: &Known, me: &str| {
+        let problems = at(me, known).problems;
+        problems.iter().any(|problem| problem.starts_with("there is nobody to dial: "))
+    };
+    for (host, expected) in [("", true), ("192.0.2.1:10262", false)] {
+        addressed(&mut known, host);
+        // The endpoint of a pool, which it is itself as well; and who dials nobody.
+        known.own = Some(facts(true, Some("a"), "192.168.1.10"));
+        assert_eq!(["a1", "a2"].map(|me| told(&known, me)), [expected, false], "{host:?}");
+        known.own = Some(facts(true, None, "192.168.1.10"));
+        assert_eq!(told(&known, "solo"), expected, "{host:?}");
+    }
+    known.gateways.get_mut("cloud").unwrap().active.clear();
+    assert!(told(&known, "solo"));
+}

@@ -929,6 +929,46 @@ async fn the_clusters_config_map_says_what_is_shared_what_is_passed_through_and_
     problems(0).await;
 }
 
+/// What they said last holds without a link even if it is that ConfigMaps are not kept, or the file says so.
+#[tokio::test]
+async fn the_config_maps_hold_without_a_link_where_config_maps_are_passed_through() {
+    const WIDGETS: &str = "/apis/example.com/v1/namespaces/a/widgets";
+    for (file, by_cluster) in [
+        ("{}\n", "example.com/v1/widgets,/v1/configmaps"),
+        ("passThroughResources: [/v1/configmaps]\n", "example.com/v1/widgets"),
+    ] {
+        let (mut site, _file) = with_configuration(file).await;
+        site.set("--nodepool-name", "shop");
+        site.start();
+        site.linked().await;
+        write(
+            &site,
+            CONFIG_MAPS,
+            &config_map("yurt-hub-cfg", &json!({ "pass_through_resources": by_cluster })),
+        );
+        write(
+            &site,
+            CONFIG_MAPS,
+            &config_map("leader-hub-shop", &json!({ "pool-scoped-metadata": "/v1/nodes" })),
+        );
+        let in_force = ["kube-system/yurt-hub-cfg inForce 0", "kube-system/leader-hub-shop inForce 0"];
+        let are_in_force = async |site: &Site| places(site).await.ends_with(&in_force.map(str::to_owned));
+        site.until("they are in force", async || are_in_force(&site).await).await;
+        // Until what they say is stored.
+        sleep(Duration::from_secs(3)).await;
+        site.kill();
+        for _ in 0..2 {
+            site.server.cut();
+            site.start();
+            site.answers().await;
+            site.until("they are in force without a link", async || are_in_force(&site).await).await;
+            let (status, said) = get(&site.plain(), &format!("{WIDGETS}?resourceVersion=0")).await.unwrap();
+            site.kill();
+            assert!(status == 503 && said["message"].as_str().unwrap().contains("passed through"), "{said}");
+        }
+    }
+}
+
 /// In a pool `leader-hub-<pool>` says what is shared, and after it `yurt-hub-cfg`, before the file.
 #[tokio::test]
 async fn the_pools_config_map_counts_before_the_clusters_and_that_before_the_file() {

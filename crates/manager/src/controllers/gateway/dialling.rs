@@ -53,6 +53,14 @@ impl Case<'_> {
 
     /// Condition `Connected` of a Gateway none of whose active endpoints has a link.
     pub(super) fn no_tunnel(&self, proxies: &[String], overall: &Overall<'_>) -> Finding {
+        if !overall.unreachable.is_empty() {
+            // Without their names, for they take turns: it is told once.
+            let names = join(overall.unreachable.iter().map(String::as_str));
+            let message = format!(
+                "no exposed gateway has an address that could be dialled, see condition Exposed of {names}"
+            );
+            return Finding::no(NO_TUNNEL, message);
+        }
         let all = || proxies.iter().map(String::as_str);
         let mut message = format!("none of {} has a link to an exposed gateway", join(all()));
         // They have had no time for it yet.

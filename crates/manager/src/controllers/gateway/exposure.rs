@@ -24,33 +24,19 @@ impl Case<'_> {
         if !self.switches.l7 || self.replicas(EndpointType::Proxy) == 0 {
             return (Vec::new(), self.shortfall(EndpointType::Proxy, &[]));
         }
-        let proxies: Vec<&Endpoint> = active.iter().filter(|e| e.type_ == EndpointType::Proxy).collect();
-        let (addresses, missing) = match self.gateway.spec.expose_type {
-            ExposeType::LoadBalancer => {
-                let port = services::public_port(self.gateway);
-                let hosts = self.service.map(services::hosts).unwrap_or_default();
-                let address = |host| GatewayAddress { host, port, node_name: String::new() };
+        let proxies = proxies_of(active);
+        let addresses = self.addresses(&proxies);
+        let missing = match self.gateway.spec.expose_type {
+            ExposeType::LoadBalancer => addresses.is_empty().then(|| {
                 let name = services::public_name(&self.gateway.name_any());
                 let pending = format!(
                     "Service {}/{name} has no address yet: is there a load balancer controller? If not, annotate it with {}",
                     api::names::NAMESPACE,
                     api::annotations::PUBLIC_SERVICE_EXTERNAL_IP
                 );
-                let addresses: Vec<_> = hosts.into_iter().map(address).collect();
-                let missing = addresses.is_empty().then(|| Finding::no("AddressPending", pending));
-                (addresses, missing)
-            }
-            ExposeType::PublicIP | ExposeType::None => {
-                let public = proxies.iter().filter(|endpoint| !endpoint.public_ip.is_empty());
-                let address = |endpoint: &&Endpoint| GatewayAddress {
-                    host: endpoint.public_ip.clone(),
-                    port: if endpoint.public_port == 0 { endpoint.port() } else { endpoint.public_port },
-                    node_name: endpoint.node_name.clone(),
-                };
-                let addresses: Vec<_> = public.map(address).collect();
-                let missing = unaddressed(&proxies, &addresses);
-                (addresses, missing)
-            }
+                Finding::no("AddressPending", pending)
+            }),
+            ExposeType::PublicIP | ExposeType::None => unaddressed(&proxies, &addresses),
         };
         let balanced = self.gateway.spec.expose_type == ExposeType::LoadBalancer;
         let (port, elsewhere) = self.links_at(active);
@@ -82,11 +68,50 @@ impl Case<'_> {
         (addresses, Some(finding))
     }
 
+    /// Where it is dialled, if it is exposed and these are its active endpoints.
+    fn addresses(&self, proxies: &[&Endpoint]) -> Vec<GatewayAddress> {
+        match self.gateway.spec.expose_type {
+            ExposeType::LoadBalancer => {
+                let port = services::public_port(self.gateway);
+                let hosts = self.service.map(services::hosts).unwrap_or_default();
+                let address = |host| GatewayAddress { host, port, node_name: String::new() };
+                hosts.into_iter().map(address).collect()
+            }
+            ExposeType::PublicIP | ExposeType::None => {
+                let public = proxies.iter().filter(|endpoint| !endpoint.public_ip.is_empty());
+                let address = |endpoint: &&Endpoint| GatewayAddress {
+                    host: endpoint.public_ip.clone(),
+                    port: if endpoint.public_port == 0 { endpoint.port() } else { endpoint.public_port },
+                    node_name: endpoint.node_name.clone(),
+                };
+                public.map(address).collect()
+            }
+        }
+    }
+
     /// The IPs at which it is dialled and that kube-proxy takes for its own.
     pub(super) fn taken_by_kube_proxy(&self) -> BTreeSet<String> {
         let is_balanced = self.switches.l7 && self.gateway.spec.expose_type == ExposeType::LoadBalancer;
         self.service.filter(|_| is_balanced).map(services::taken_by_kube_proxy).unwrap_or_default()
     }
+}
+
+/// The exposed Gateways with active proxy endpoints, by what is elected of each, if none of them has an address: nobody can dial then.
+pub(super) fn unreachable(cases: &[Case<'_>], elected: &[[Vec<String>; 2]]) -> BTreeSet<String> {
+    let mut names = BTreeSet::new();
+    for (case, [proxies, _]) in cases.iter().zip(elected) {
+        if case.is_exposed() && !proxies.is_empty() {
+            if !case.addresses(&proxies_of(&case.active(proxies, &[]))).is_empty() {
+                return BTreeSet::new();
+            }
+            names.insert(case.gateway.name_any());
+        }
+    }
+    names
+}
+
+fn proxies_of(active: &[Endpoint]) -> Vec<&Endpoint> {
+    active.iter().filter(|endpoint| endpoint.type_ == EndpointType::Proxy).collect()
 }
 
 /// What else to look at where nodes do not come to a gateway and kube-proxy takes these: its rules lead them to where no site behind NAT comes.

@@ -16,6 +16,7 @@ use super::dialers::Dialers;
 use super::domains::{Domain, Member};
 use super::elect::Record;
 use super::elections::{self, Elections};
+use super::exposure;
 use super::hub_reports::Hub;
 use super::kept;
 use super::liveness::Liveness;
@@ -187,12 +188,14 @@ pub(crate) fn plan(observed: &Observed, memory: &Memory) -> (Plan, Memory) {
         .collect();
     let in_part_since = memory.in_part.next(accepting::gaps(&in_part), observed.now, observed.time);
     let taken: BTreeSet<String> = cases.iter().flat_map(Case::taken_by_kube_proxy).collect();
+    let unreachable = exposure::unreachable(&cases, &elected);
     let overall = Overall {
         dialers: &dialers,
         unlinked: &unlinked,
         in_part: &in_part,
         in_part_since: &in_part_since,
         dialling: &dialling,
+        unreachable: &unreachable,
         closed: &closed,
         ports: &ports,
         taken: &taken,

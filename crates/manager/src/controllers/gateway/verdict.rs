@@ -98,6 +98,8 @@ pub(crate) struct Overall<'a> {
     pub(crate) in_part_since: &'a Unlinked,
     /// The Gateways whose endpoints have had no time to dial yet, and until when.
     pub(crate) dialling: &'a BTreeMap<String, Instant>,
+    /// The exposed Gateways that have active endpoints, if none of them has an address.
+    pub(crate) unreachable: &'a BTreeSet<String>,
     /// The ways in that do not listen.
     pub(crate) closed: &'a Closed,
     /// The ports of the internal Service.
@@ -251,8 +253,8 @@ impl Case<'_> {
         (port, reported.into_iter().filter(|(_, at)| *at != port).collect())
     }
 
-    /// What is true of the Gateway, given who is elected by type, and what came of all elections.
-    pub(crate) fn verdict(&self, proxies: &[String], tunnels: &[String], overall: &Overall<'_>) -> Verdict {
+    /// The endpoints that are elected, by type, as the status has them.
+    pub(super) fn active(&self, proxies: &[String], tunnels: &[String]) -> Vec<Endpoint> {
         let mut active = Vec::new();
         for (type_, elected, key) in [
             (EndpointType::Proxy, proxies, ENABLE_L7_PROXY),
@@ -267,6 +269,12 @@ impl Case<'_> {
             }
         }
         active.sort_by(|a, b| (&a.node_name, a.type_).cmp(&(&b.node_name, b.type_)));
+        active
+    }
+
+    /// What is true of the Gateway, given who is elected by type, and what came of all elections.
+    pub(crate) fn verdict(&self, proxies: &[String], tunnels: &[String], overall: &Overall<'_>) -> Verdict {
+        let active = self.active(proxies, tunnels);
         let (addresses, exposed) = self.exposure(&active, overall);
         let links = if self.is_exposed() { Vec::new() } else { self.links(proxies) };
         Verdict {

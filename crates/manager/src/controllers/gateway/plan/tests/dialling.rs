@@ -82,3 +82,23 @@ fn the_next_one_has_its_time_and_what_is_lost_is_told_of_at_once() {
     world.hub("c1", Liveness::Alive, &["b"]);
     assert_eq!(world.tell_later(1), ["Connected"]);
 }
+
+#[test]
+fn where_no_exposed_gateway_has_an_address_that_is_told_at_once() {
+    let mut world = world();
+    world.hub("c1", Liveness::Alive, &[]);
+    let addressed = world.observed.gateways[0].clone();
+    let mut spec = addressed.spec.clone();
+    for endpoint in &mut spec.endpoints {
+        endpoint.public_ip.clear();
+    }
+    Arc::make_mut(&mut world.observed.gateways[0]).spec = spec;
+    let message = "no exposed gateway has an address that could be dialled, see condition Exposed of cloud";
+    assert_eq!(world.tell(), [("NoTunnel".to_owned(), message.to_owned())]);
+    assert_eq!(world.tell_later(60), [""; 0]);
+    let mut spec = addressed.spec.clone();
+    spec.endpoints[1].public_ip.clear();
+    Arc::make_mut(&mut world.observed.gateways[0]).spec = spec;
+    world.tell_later(1);
+    assert!(!world.message().contains("no address"), "one of them is dialled: {}", world.message());
+}
