@@ -25,11 +25,12 @@ pub fn yurt_hub_cfg(data: impl Fn(&str) -> Option<String>, before: &Layer) -> La
         layer.cache_agents = layer.named(list(&agents), CACHE_AGENTS, true);
     }
     if let Some(text) = data(POOL_SCOPE_RESOURCES) {
-        let said = resources(&text, POOL_SCOPE_RESOURCES, &mut layer.problems);
+        let said = resources(&text, POOL_SCOPE_RESOURCES, &mut layer.problems, before.pooled.is_some());
         layer.pooled = said.or_else(|| before.pooled.clone());
     }
     if let Some(text) = data(PASS_THROUGH_RESOURCES) {
-        let said = resources(&text, PASS_THROUGH_RESOURCES, &mut layer.problems);
+        let said_before = !before.passed_through.is_empty();
+        let said = resources(&text, PASS_THROUGH_RESOURCES, &mut layer.problems, said_before);
         layer.passed_through = said.unwrap_or_else(|| before.passed_through.clone());
     }
     if let Some(text) = data(FRESHNESS) {
@@ -55,14 +56,16 @@ fn freshness(text: &str, layer: &mut Layer, before: &Layer) {
         }
     }
     if !can_be_read {
-        layer.problems.push(unreadable(FRESHNESS));
+        let said = !before.freshness.is_empty() || before.default_freshness.is_some();
+        layer.problems.push(unreadable(FRESHNESS, said));
         layer.freshness.clone_from(&before.freshness);
         layer.default_freshness = before.default_freshness;
     }
 }
 
-/// The resources that a key names. What is none is told of; so is it if nothing can be read, and there are no resources then.
-fn resources(text: &str, key: &str, problems: &mut Vec<String>) -> Option<Pooled> {
+/// The resources that a key names. What is none is told of; so is it if nothing can be read, and whether it `said_before` what stays in force: there are no
+/// resources then.
+fn resources(text: &str, key: &str, problems: &mut Vec<String>, said_before: bool) -> Option<Pooled> {
     let (mut found, told) = (Pooled::new(), problems.len());
     for entry in list(text) {
         match resource(entry) {
@@ -72,15 +75,16 @@ fn resources(text: &str, key: &str, problems: &mut Vec<String>) -> Option<Pooled
         }
     }
     if found.is_empty() && problems.len() > told {
-        problems.push(unreadable(key));
+        problems.push(unreadable(key, said_before));
         return None;
     }
     Some(found)
 }
 
-/// Of a key whose every entry is wrong.
-fn unreadable(key: &str) -> String {
-    format!("{key}: nothing of it can be read: the configuration stays as it was")
+/// Of a key whose every entry is wrong, and that said something `before`.
+fn unreadable(key: &str, before: bool) -> String {
+    let so = if before { "the configuration stays as it was" } else { "it counts for nothing" };
+    format!("{key}: nothing of it can be read: {so}")
 }
 
 /// What of [`yurt_hub_cfg`] counts for nothing.
@@ -110,7 +114,7 @@ pub fn leader_hub(
         return Ok((None, vec![problem]));
     };
     let mut problems = Vec::new();
-    match resources(&text, POOL_SCOPED_METADATA, &mut problems) {
+    match resources(&text, POOL_SCOPED_METADATA, &mut problems, true) {
         Some(pooled) => Ok((Some(pooled), problems)),
         None => Err(problems),
     }
@@ -179,7 +183,7 @@ mod tests {
                     })
                     .collect();
                 if expected == before.passed_through {
-                    told.push(unreadable(key));
+                    told.push(unreadable(key, true));
                 }
                 assert_eq!(problems, told, "{key}: {text:?}");
             }

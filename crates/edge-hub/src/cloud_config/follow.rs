@@ -1,6 +1,6 @@
 //! Keeps what is shared and filtered as the file and the cluster say it.
 
-use std::{collections::BTreeSet, path::PathBuf, sync::Arc};
+use std::{collections::BTreeSet, path::PathBuf, sync::Arc, time::Duration};
 
 use api::names::{POOL_SCOPE_RESOURCES, POOL_SCOPED_METADATA};
 use kube_wire::{
@@ -9,6 +9,7 @@ use kube_wire::{
     request::Verb,
     resource::GroupVersionResource,
 };
+use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
@@ -28,6 +29,10 @@ use crate::{
     run::Sharing,
     subscriptions::Key,
 };
+
+/// How long what a new pool shares is awaited before that counts which counts without it: the manager gives hubs the right to read it when it makes the
+/// pool, and a hub that was refused asks again within 30 s.
+const HELD: Duration = Duration::from_secs(45);
 
 const DATA: Field = Field::new("data", 2);
 
@@ -61,10 +66,12 @@ async fn run(hub: Arc<Hub>, start: Start) {
     let mut leader: Option<(Source, Place)> = None;
     let (mut config_problems, mut leader_problems) = (Vec::new(), Vec::new());
     let mut pooled = None;
+    // Until when what is shared stays as it is, since what the pool says is not known yet.
+    let mut held_until = None;
     let mut revision = hub.filters.revision();
     // What an earlier run kept, before it was to be passed through.
     for resource in &hub.sharing.load_full().passed_through {
-        hub.subscriptions.let_go(resource, says_what_to_do);
+        hub.subscriptions.let_go(resource, is_read_by_hub(resource));
     }
     loop {
         revision.borrow_and_update();
@@ -75,6 +82,7 @@ async fn run(hub: Arc<Hub>, start: Start) {
             }
             let of_pool = current.as_deref().map(api::names::leader_hub_config_map);
             leader = of_pool.map(|of| (Source::new(config_map(&of)), Place::unread(name(&of))));
+            held_until = leader.as_ref().map(|_| Instant::now() + HELD);
             (pool, pooled) = (current, None);
         }
         config.read_one(&hub, |told| {
@@ -102,7 +110,12 @@ async fn run(hub: Arc<Hub>, start: Start) {
                 }
             });
         }
-        let cloud = Layer { pooled: pooled.clone().or_else(|| cluster.pooled.clone()), ..cluster.clone() };
+        let is_unread = |(_, place): &(Source, Place)| place.state == PlaceState::Unread;
+        held_until =
+            held_until.filter(|until| leader.as_ref().is_some_and(is_unread) && Instant::now() < *until);
+        let held = held_until.map(|_| hub.sharing.load().pooled.clone());
+        let shared = pooled.clone().or(held).or_else(|| cluster.pooled.clone());
+        let cloud = Layer { pooled: shared, ..cluster.clone() };
         apply(&hub, Sharing::resolve(&flags, &file.layer, &cloud));
         hub.filters.set_rules(rules(&by_flags, &file.layer, &cloud));
         let refusal = |source: &Source| Some(format!("it cannot be read: {}", source.refusal()?));
@@ -134,7 +147,15 @@ async fn run(hub: Arc<Hub>, start: Start) {
             () = changed(leader) => {}
             _ = revision.changed() => {}
             () = file.changed() => {}
+            () = passed(held_until) => {}
         }
+    }
+}
+
+async fn passed(until: Option<Instant>) {
+    match until {
+        Some(until) => sleep_until(until).await,
+        None => std::future::pending().await,
     }
 }
 
@@ -143,11 +164,15 @@ pub(crate) fn config_map(name: &str) -> Key {
     named(&GroupVersionResource::new("", "v1", "configmaps"), api::names::NAMESPACE, name)
 }
 
-/// Whether that is the name of the stream of one of those. What it said last holds without a link, even where ConfigMaps are passed through.
-fn says_what_to_do(name: &str) -> bool {
-    [api::names::HUB_CONFIG_MAP, api::names::LEADER_HUB_PREFIX]
-        .iter()
-        .any(|of| name.contains(&config_map(of).path()))
+/// Whether the hub reads some of that for itself, by whatever version: for its filters, the tunnel, node metrics or its configuration. What it read last
+/// holds without a link, even where clients' reads are passed through, and parts of it may ask later than this one.
+fn is_read_by_hub(resource: &GroupVersionResource) -> bool {
+    match (&*resource.group, &*resource.resource) {
+        ("", what) => ["configmaps", "nodes", "pods", "services"].contains(&what),
+        ("apps.openyurt.io", what) => what == "nodepools",
+        ("raven.openyurt.io", what) => what == "gateways",
+        _ => false,
+    }
 }
 
 /// What a ConfigMap says by key.
@@ -182,7 +207,7 @@ fn apply(hub: &Hub, sharing: Sharing) {
         if hub.filters.concern(Verb::List, resource, "") {
             warn!(%resource, "passed through: clients are shown it as the API server has it, and filters do nothing");
         }
-        hub.subscriptions.let_go(resource, says_what_to_do);
+        hub.subscriptions.let_go(resource, is_read_by_hub(resource));
     }
     for resource in new.difference(&old) {
         info!(%resource, "shared from now on");
@@ -191,5 +216,28 @@ fn apply(hub: &Hub, sharing: Sharing) {
     for resource in old.difference(&new) {
         info!(%resource, "no longer shared");
         hub.subscriptions.unshare(resource);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cloud_config::resource;
+
+    #[test]
+    fn what_the_hub_reads_for_itself_is_known() {
+        for (text, expected) in [
+            ("/v1/configmaps", true),
+            ("/v1/nodes", true),
+            ("/v1/pods", true),
+            ("/v1/services", true),
+            ("/v1/endpoints", false),
+            ("discovery.k8s.io/v1/endpointslices", false),
+            ("apps.openyurt.io/v1beta2/nodepools", true),
+            ("raven.openyurt.io/v1beta1/gateways", true),
+            ("example.com/v1/gateways", false),
+        ] {
+            assert_eq!(is_read_by_hub(&resource(text).unwrap()), expected, "{text}");
+        }
     }
 }

@@ -66,6 +66,11 @@ impl Key {
         path == all || of_namespace == Some(&*resource.resource)
     }
 
+    /// Whether this is the name, as it is displayed, of a subscription of the node's.
+    pub fn is_name_of_nodes(name: &str) -> bool {
+        name.starts_with("node ")
+    }
+
     /// How the paths of all resources of the group and version begin, `/api/v1` or `/apis/apps/v1`, from the name, as it is displayed, of a
     /// subscription.
     pub fn version_in(name: &str) -> Option<&str> {

@@ -135,10 +135,11 @@ impl Subscriptions {
     }
 
     /// Keeps nothing of a resource any more, whoever asked for it, and what nobody has asked for since the start no less. What the hub itself reads
-    /// stays, for the hub; of what it has not asked for yet, which that is tells `own` by its name.
-    pub fn let_go(&self, resource: &GroupVersionResource, own: impl Fn(&str) -> bool) {
+    /// stays, for the hub; so does what was the node's and `may_be_own`, if nobody has asked for it since the start, until the hub does, or nobody did for long.
+    pub fn let_go(&self, resource: &GroupVersionResource, may_be_own: bool) {
         self.close_where(|key, entry| key.resource == *resource && !entry.kept.own);
-        self.forget(|unasked| unasked.let_go(|name| Key::is_name_of(name, resource) && !own(name)));
+        let stays = |name: &str| may_be_own && Key::is_name_of_nodes(name);
+        self.forget(|unasked| unasked.let_go(|name| Key::is_name_of(name, resource) && !stays(name)));
     }
 
     /// Lets go of one that is no longer among those that are open, while they are locked: who opens it anew waits for the end of this one. Its

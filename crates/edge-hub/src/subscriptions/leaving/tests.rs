@@ -46,7 +46,7 @@ fn nobody_waits_while_the_disk_forgets_and_what_is_opened_anew_begins_with_nothi
         disk.shut(true);
         let resource = nodes.resource.clone();
         let own = nodes.clone();
-        hub.at_once(move |all| if opened { all.close_own(&own) } else { all.let_go(&resource, |_| false) });
+        hub.at_once(move |all| if opened { all.close_own(&own) } else { all.let_go(&resource, false) });
         disk.until_waiting(1);
         let other = hub.at_once(move |all| all.open_own(&pods).unwrap());
         assert!(other.is_whole(), "another is there as it was");

@@ -33,9 +33,9 @@ fn is_unlinked(condition: &Condition) -> bool {
 
 impl Case<'_> {
     /// Until when it is no news that these have no link, by the `record` of their election: each of them was just elected, or has just had a gateway to
-    /// dial again. What was told of them is not taken back: a new leader knows of none since when it has been elected.
-    pub(super) fn dials_until(&self, proxies: &[String], record: &Record) -> Option<Instant> {
-        let judged = self.living_since.filter(|_| !self.is_exposed() && !self.was_told(proxies))?;
+    /// dial again, whose address is known `since` then. What was told of them is not taken back: a new leader knows of none since when it has been elected.
+    pub(super) fn dials_until(&self, proxies: &[String], record: &Record, since: Instant) -> Option<Instant> {
+        let judged = self.living_since.filter(|_| !self.is_exposed() && !self.was_told(proxies))?.max(since);
         let until: Option<Vec<Instant>> =
             proxies.iter().map(|node| record.dials_until(node, judged)).collect();
         until?.into_iter().min().filter(|until| *until > self.now)
@@ -53,14 +53,6 @@ impl Case<'_> {
 
     /// Condition `Connected` of a Gateway none of whose active endpoints has a link.
     pub(super) fn no_tunnel(&self, proxies: &[String], overall: &Overall<'_>) -> Finding {
-        if !overall.unreachable.is_empty() {
-            // Without their names, for they take turns: it is told once.
-            let names = join(overall.unreachable.iter().map(String::as_str));
-            let message = format!(
-                "no exposed gateway has an address that could be dialled, see condition Exposed of {names}"
-            );
-            return Finding::no(NO_TUNNEL, message);
-        }
         let all = || proxies.iter().map(String::as_str);
         let mut message = format!("none of {} has a link to an exposed gateway", join(all()));
         // They have had no time for it yet.

@@ -45,10 +45,10 @@ impl<'a> Elections<'a> {
         })
     }
 
-    /// Until when it is no news that the Gateway's elected proxies have no link.
-    pub(super) fn dials_until(&self, case: &Case<'_>, proxies: &[String]) -> Option<Instant> {
+    /// Until when it is no news that the Gateway's elected proxies have no link, where there has been an address to dial `since` then.
+    pub(super) fn dials_until(&self, case: &Case<'_>, proxies: &[String], since: Instant) -> Option<Instant> {
         let record = self.kept.get(&(case.gateway.name_any(), EndpointType::Proxy))?;
-        case.dials_until(proxies, record)
+        case.dials_until(proxies, record, since)
     }
 }
 

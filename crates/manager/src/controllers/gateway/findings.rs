@@ -224,9 +224,17 @@ impl Case<'_> {
         }
         if links.is_empty() {
             return if self.living.is_empty() {
-                Finding::no("NoExposedGateway", "there is no exposed gateway whose hub accepts links")
-            } else {
+                Finding::no(NO_EXPOSED, "there is no exposed gateway whose hub accepts links")
+            } else if overall.unreachable.is_empty() {
                 self.no_tunnel(proxies, overall)
+            } else {
+                let names = join(overall.unreachable.iter().map(String::as_str));
+                Finding::no(
+                    NO_EXPOSED,
+                    format!(
+                        "no exposed gateway has an address that could be dialled, see condition Exposed of {names}"
+                    ),
+                )
             };
         }
         let beyond = self.members.len().saturating_sub(NODES_MAX);
@@ -262,6 +270,9 @@ pub(super) fn told(reason: &'static str, message: String, partly: Option<String>
         None => Finding::yes(reason, message),
     }
 }
+
+/// Reason of a Gateway whose endpoints have nothing to dial.
+const NO_EXPOSED: &str = "NoExposedGateway";
 
 /// Reason of a Gateway that others are connected to.
 pub(super) const ACCEPTING: &str = "Accepting";

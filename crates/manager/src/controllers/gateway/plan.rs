@@ -63,6 +63,8 @@ pub(crate) struct Memory {
     started: Instant,
     records: BTreeMap<(String, EndpointType), Record>,
     living_since: Option<Instant>,
+    /// Since when no exposed Gateway that stands for something lacks an address, or not all of them do.
+    reachable_since: Option<Instant>,
     /// Since when there have been nodes that would dial.
     dialled_since: Option<Instant>,
     closed: Closed,
@@ -77,6 +79,7 @@ impl Memory {
             started,
             records: BTreeMap::new(),
             living_since: None,
+            reachable_since: None,
             dialled_since: None,
             closed: Closed::default(),
             unlinked: Unlinked::new(started),
@@ -168,11 +171,13 @@ pub(crate) fn plan(observed: &Observed, memory: &Memory) -> (Plan, Memory) {
     for (case, elected) in cases.iter().zip(&mut elected).filter(|(case, _)| case.is_exposed()) {
         *elected = elections.hold(case, dialled_since);
     }
+    let unreachable = exposure::unreachable(&cases, &elected);
+    let reachable_since = unreachable.is_empty().then(|| memory.reachable_since.unwrap_or(observed.now));
     let dialling: BTreeMap<String, Instant> = cases
         .iter()
         .zip(&elected)
         .filter_map(|(case, [proxies, _])| {
-            Some((case.gateway.name_any(), elections.dials_until(case, proxies)?))
+            Some((case.gateway.name_any(), elections.dials_until(case, proxies, reachable_since?)?))
         })
         .collect();
     let Elections { kept: records, look_at, .. } = elections;
@@ -188,7 +193,6 @@ pub(crate) fn plan(observed: &Observed, memory: &Memory) -> (Plan, Memory) {
         .collect();
     let in_part_since = memory.in_part.next(accepting::gaps(&in_part), observed.now, observed.time);
     let taken: BTreeSet<String> = cases.iter().flat_map(Case::taken_by_kube_proxy).collect();
-    let unreachable = exposure::unreachable(&cases, &elected);
     let overall = Overall {
         dialers: &dialers,
         unlinked: &unlinked,
@@ -221,7 +225,11 @@ pub(crate) fn plan(observed: &Observed, memory: &Memory) -> (Plan, Memory) {
         observed.for_edge_pools,
     );
     let started = memory.started;
-    (plan, Memory { started, records, living_since, dialled_since, closed, unlinked, in_part: in_part_since })
+    let in_part = in_part_since;
+    (
+        plan,
+        Memory { started, records, living_since, reachable_since, dialled_since, closed, unlinked, in_part },
+    )
 }
 
 /// The ports of the internal Service, and by whose word each is what it is; `active` are the Gateways that have an active proxy endpoint.

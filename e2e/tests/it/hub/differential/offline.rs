@@ -200,7 +200,7 @@ impl Told {
     ) -> Result<Comparison> {
         let Self { what, subject, landmarks, said } = self;
         let (mut good, mut errors, mut refused, mut of_others) = (0, 0, 0, 0);
-        let mut differing = Vec::new();
+        let (mut differing, mut others) = (Vec::new(), Vec::new());
         for ((case, real), (_, hub)) in said.iter().zip(hub) {
             for said in real.iter().take(1) {
                 good += usize::from(is_good(case, said, landmarks)?);
@@ -208,7 +208,9 @@ impl Told {
             }
             match self.found(case, real, hub)? {
                 Some(Found::Same | Found::BeforeTheHub) => {}
-                Some(Found::OfOthers) => of_others += 1,
+                // A watch that was told what others wrote cannot be asked for again.
+                Some(Found::OfOthers) if case.verb == Verb::Watch => of_others += 1,
+                Some(Found::OfOthers) => others.push((case, real)),
                 Some(Found::Difference(kind, example)) => {
                     differing.push(Other { case, real, found: (kind, example) });
                 }
@@ -222,6 +224,16 @@ impl Told {
                 of_others += 1;
             } else {
                 kinds.entry(kind).or_insert((0, example)).0 += 1;
+            }
+        }
+        for (case, before) in others {
+            let after = differential::told(real, case, subject, landmarks, token).await?;
+            if is_same(before, &after) {
+                let (path, accept) = case.request(subject, landmarks);
+                let kind = "others' objects, which nobody wrote".to_owned();
+                kinds.entry(kind).or_insert((0, format!("{path} ({accept})"))).0 += 1;
+            } else {
+                of_others += 1;
             }
         }
         let (resource, asked) = (&subject.resource, said.len());
