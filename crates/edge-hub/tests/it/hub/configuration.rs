@@ -969,6 +969,38 @@ async fn the_config_maps_hold_without_a_link_where_config_maps_are_passed_throug
     }
 }
 
+/// A hub that may not read yet what its new pool shares does not share what counts in no pool meanwhile.
+#[tokio::test]
+async fn a_node_that_changes_its_pool_shares_what_it_did_until_the_new_one_says_what() {
+    let mut site = Site::new().await;
+    let of =
+        |pool: &str| json!({ "metadata": { "name": "n", "labels": { "apps.openyurt.io/nodepool": pool } } });
+    site.server.cluster().create("nodes", of("shop")).unwrap();
+    let says = |name: &str, data: &Value| write(&site, CONFIG_MAPS, &config_map(name, data));
+    let shared = "/v1/services,discovery.k8s.io/v1/endpointslices";
+    says("leader-hub-shop", &json!({ "pool-scoped-metadata": shared }));
+    says("leader-hub-other", &json!({ "pool-scoped-metadata": format!("{shared},/v1/nodes") }));
+    says("yurt-hub-cfg", &json!({ "pool_scope_resources": "" }));
+    site.start();
+    site.linked().await;
+    let are = async |first: &str, second: &str| {
+        places(&site).await == [format!("kube-system/yurt-hub-cfg {first}"), format!("kube-system/{second}")]
+    };
+    site.until("both are in force", async || are("inForce 1", "leader-hub-shop inForce 0").await).await;
+    let lists = || site.server.log().totals(|record| record.path == SLICES && !record.watch).requests;
+    site.until("slices are shared", async || site.upstream_watches(SLICES) == 1).await;
+    let before = lists();
+    site.server.fail("/api/v1/namespaces/kube-system/configmaps", 403);
+    write(&site, "nodes", &of("other"));
+    // That it cannot be read stands below it.
+    site.until("it may not be read", async || are("inForce 0", "leader-hub-other unread 1").await).await;
+    sleep(Duration::from_millis(500)).await;
+    assert_eq!((site.upstream_watches(SLICES), lists()), (1, before));
+    site.server.heal();
+    site.until("the new one says what", async || site.upstream_watches("/api/v1/nodes") == 1).await;
+    assert_eq!((site.upstream_watches(SLICES), lists()), (1, before));
+}
+
 /// In a pool `leader-hub-<pool>` says what is shared, and after it `yurt-hub-cfg`, before the file.
 #[tokio::test]
 async fn the_pools_config_map_counts_before_the_clusters_and_that_before_the_file() {
