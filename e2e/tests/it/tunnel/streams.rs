@@ -190,7 +190,8 @@ async fn exec() -> Result<()> {
     let screen = screen.path().to_str().context("a name in UTF-8")?;
     let until = |what: &str| format!("n=0; until {what} || [ $n = 150 ]; do n=$((n + 1)); sleep 0.2; done");
     let seen = until(&format!("grep -q '41 77.$' {screen}"));
-    let has = |size: &str| until(&format!("[ \"$(stty size)\" = '{size}' ]"));
+    // Until there is a size busybox says that there is none.
+    let has = |size: &str| until(&format!("[ \"$(stty size 2>/dev/null)\" = '{size}' ]"));
     let (first, second) = (has("41 77"), has("51 99"));
     let sizes = format!("{first}; stty size; {second}; stty size").replace('\'', "'\\''");
     let inner = format!(
