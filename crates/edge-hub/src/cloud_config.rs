@@ -58,6 +58,10 @@ pub struct Layer {
     pub problems: Vec<String>,
 }
 
+/// What is said of a name of a resource that [`resource`] does not take.
+pub const NOT_A_RESOURCE: &str =
+    "is not group/version/resource in lower case; the core group is empty: /v1/services";
+
 /// `RESOURCE=POLICY` is not written as it must be.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum WrongFreshness {
@@ -65,7 +69,7 @@ pub enum WrongFreshness {
     #[error("{0:?} is not RESOURCE=POLICY: write /v1/pods=strict, or default=bounded:10")]
     Assignment(String),
     /// A policy of no resource.
-    #[error("{0:?} is not group/version/resource in lower case; the core group is empty: /v1/services")]
+    #[error("{0:?} {what}", what = NOT_A_RESOURCE)]
     Resource(String),
     /// No such policy.
     #[error("{0}: {1}")]

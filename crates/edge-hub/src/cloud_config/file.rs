@@ -11,7 +11,7 @@ use kube_wire::resource::GroupVersionResource;
 use serde::Deserialize;
 use serde_path_to_error::{Segment, Track};
 
-use super::{Layer, resource};
+use super::{Layer, NOT_A_RESOURCE, resource};
 use crate::{filters::FilterName, offline::discover::OpenApi};
 
 /// The most a file may hold, in bytes: a mistaken path must not fill the memory.
@@ -155,14 +155,7 @@ fn parse(path: &Path, text: &str) -> Result<Layer, FileError> {
     } = file;
     let wrong = |key: &str, reason| FileError::Value { path: path.to_owned(), key: key.to_owned(), reason };
     let named = |key: &str, text: &str| {
-        resource(text).ok_or_else(|| {
-            wrong(
-                key,
-                format!(
-                    "{text:?} is not group/version/resource in lower case; the core group is empty: /v1/services"
-                ),
-            )
-        })
+        resource(text).ok_or_else(|| wrong(key, format!("{text:?} {NOT_A_RESOURCE}")))
     };
     let resources = |key: &str, list: &[String]| -> Result<BTreeSet<GroupVersionResource>, FileError> {
         list.iter().enumerate().map(|(index, text)| named(&format!("{key}[{index}]"), text)).collect()

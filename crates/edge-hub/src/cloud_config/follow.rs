@@ -147,15 +147,8 @@ async fn run(hub: Arc<Hub>, start: Start) {
             () = changed(leader) => {}
             _ = revision.changed() => {}
             () = file.changed() => {}
-            () = passed(held_until) => {}
+            () = sleep_until(held_until.unwrap_or_else(Instant::now)), if held_until.is_some() => {}
         }
-    }
-}
-
-async fn passed(until: Option<Instant>) {
-    match until {
-        Some(until) => sleep_until(until).await,
-        None => std::future::pending().await,
     }
 }
 

@@ -13,7 +13,7 @@ use tracing::warn;
 use super::args::{CacheArgs, FilterArgs, IdentityArgs, ListenerArgs, RunArgs};
 use crate::{
     authenticate::Authenticator,
-    cloud_config::{self, FileError, Layer, WrongFreshness, follow::Start},
+    cloud_config::{self, FileError, Layer, NOT_A_RESOURCE, WrongFreshness, follow::Start},
     filters::{FilterName, Rules, UnknownFilter, View},
     freshness::Policy,
     identity::{IdentityConfig, IdentityKind, UnusableFile},
@@ -145,7 +145,7 @@ pub struct Sharing {
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
     /// A resource is not written as it must be.
-    #[error("{0}: {1:?} is not group/version/resource in lower case; the core group is empty: /v1/services")]
+    #[error("{0}: {1:?} {what}", what = NOT_A_RESOURCE)]
     Resource(&'static str, String),
     /// How fresh reads must be is not written as it must be.
     #[error("--freshness: {0}")]

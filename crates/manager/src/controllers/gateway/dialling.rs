@@ -5,15 +5,15 @@ use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::time::Instant;
 
+use api::conditions;
 use api::names::PROXY_PORT;
-use api::{EndpointType, conditions};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::ResourceExt as _;
 
 use super::elect::Record;
 use super::exposure::past_the_balancer;
 use super::findings::Finding;
-use super::verdict::{Case, Overall};
+use super::verdict::{Case, Overall, proxies_of};
 use super::wording::join;
 
 /// Reason of a Gateway whose endpoints have no link.
@@ -44,8 +44,8 @@ impl Case<'_> {
     /// Whether the status says already that these are active, and have no link.
     fn was_told(&self, proxies: &[String]) -> bool {
         let Some(status) = &self.gateway.status else { return false };
-        let active = status.active_endpoints.iter().filter(|e| e.type_ == EndpointType::Proxy);
-        let active: BTreeSet<&str> = active.map(|endpoint| endpoint.node_name.as_str()).collect();
+        let active = proxies_of(&status.active_endpoints).map(|endpoint| endpoint.node_name.as_str());
+        let active: BTreeSet<&str> = active.collect();
         let mut told = status.conditions.iter().filter(|condition| is_unlinked(condition));
         told.any(|condition| !is_dialling(condition))
             && proxies.iter().all(|node| active.contains(node.as_str()))

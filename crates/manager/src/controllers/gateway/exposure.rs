@@ -8,7 +8,7 @@ use kube::ResourceExt as _;
 
 use super::findings::Finding;
 use super::services;
-use super::verdict::{Case, Overall};
+use super::verdict::{Case, Overall, proxies_of};
 use super::wording::{join, list};
 
 impl Case<'_> {
@@ -24,7 +24,7 @@ impl Case<'_> {
         if !self.switches.l7 || self.replicas(EndpointType::Proxy) == 0 {
             return (Vec::new(), self.shortfall(EndpointType::Proxy, &[]));
         }
-        let proxies = proxies_of(active);
+        let proxies: Vec<&Endpoint> = proxies_of(active).collect();
         let addresses = self.addresses(&proxies);
         let missing = match self.gateway.spec.expose_type {
             ExposeType::LoadBalancer => addresses.is_empty().then(|| {
@@ -101,17 +101,14 @@ pub(super) fn unreachable(cases: &[Case<'_>], elected: &[[Vec<String>; 2]]) -> B
     let mut names = BTreeSet::new();
     for (case, [proxies, _]) in cases.iter().zip(elected) {
         if case.is_exposed() && !proxies.is_empty() {
-            if !case.addresses(&proxies_of(&case.active(proxies, &[]))).is_empty() {
+            let active = case.active(proxies, &[]);
+            if !case.addresses(&proxies_of(&active).collect::<Vec<_>>()).is_empty() {
                 return BTreeSet::new();
             }
             names.insert(case.gateway.name_any());
         }
     }
     names
-}
-
-fn proxies_of(active: &[Endpoint]) -> Vec<&Endpoint> {
-    active.iter().filter(|endpoint| endpoint.type_ == EndpointType::Proxy).collect()
 }
 
 /// What else to look at where nodes do not come to a gateway and kube-proxy takes these: its rules lead them to where no site behind NAT comes.

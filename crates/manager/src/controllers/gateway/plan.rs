@@ -25,7 +25,7 @@ use super::pool_gateways::{self, PoolGateways};
 use super::ports::{self, Listeners, Merged, ProxyPort};
 use super::services::{self, Backend};
 use super::unlinked::Unlinked;
-use super::verdict::{Case, Overall, Switches, Verdict};
+use super::verdict::{Case, Overall, Switches, Verdict, proxies_of};
 use super::ways_in::{self, Closed};
 
 /// Everything that concerns the gateways, at one moment.
@@ -355,8 +355,9 @@ fn services_and_slices(
 
 /// The nodes of the Gateway's active proxy endpoints whose hubs accept what is sent to them.
 fn backends(observed: &Observed, verdict: &Verdict, living: &BTreeSet<String>) -> Vec<Backend> {
-    let active = verdict.active.iter().filter(|endpoint| endpoint.type_ == EndpointType::Proxy);
-    active.filter_map(|endpoint| backend(observed, &endpoint.node_name, living)).collect()
+    proxies_of(&verdict.active)
+        .filter_map(|endpoint| backend(observed, &endpoint.node_name, living))
+        .collect()
 }
 
 fn backend(observed: &Observed, node: &str, living: &BTreeSet<String>) -> Option<Backend> {

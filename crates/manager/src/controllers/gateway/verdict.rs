@@ -108,6 +108,11 @@ pub(crate) struct Overall<'a> {
     pub(crate) taken: &'a BTreeSet<String>,
 }
 
+/// Those of these endpoints that are of type proxy.
+pub(super) fn proxies_of(endpoints: &[Endpoint]) -> impl Iterator<Item = &Endpoint> {
+    endpoints.iter().filter(|endpoint| endpoint.type_ == EndpointType::Proxy)
+}
+
 impl Case<'_> {
     pub(crate) fn is_exposed(&self) -> bool {
         !self.gateway.spec.expose_type.is_none()
@@ -243,8 +248,7 @@ impl Case<'_> {
 
     /// Where links are accepted for the most part, and the active endpoints whose hubs accept them elsewhere, and where.
     pub(super) fn links_at<'b>(&self, active: &'b [Endpoint]) -> (u16, Vec<(&'b str, u16)>) {
-        let proxies = active.iter().filter(|endpoint| endpoint.type_ == EndpointType::Proxy);
-        let reported: Vec<(&str, u16)> = proxies
+        let reported: Vec<(&str, u16)> = proxies_of(active)
             .filter_map(|endpoint| {
                 Some((endpoint.node_name.as_str(), self.hubs.get(&endpoint.node_name)?.port?))
             })

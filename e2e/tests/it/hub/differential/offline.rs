@@ -156,27 +156,30 @@ pub(super) async fn compared(
         if subjects.is_empty() {
             return Ok(report);
         }
-        eventually("the hub has its link back", LINKED, || has_link(hub)).await?;
+        eventually("the hub has its link back", LINKED, || async {
+            let (status, warning) = warned(hub).await?;
+            ensure!(status == 200 && warning.is_empty(), "{status} {warning:?}");
+            Ok(())
+        })
+        .await?;
     }
     let names: Vec<&str> = subjects.iter().map(|(subject, _)| &*subject.resource).collect();
     bail!("others write too much for a comparison, in {CUTS} cuts: {}", names.join(", "))
 }
 
-async fn has_link(hub: &Endpoint) -> Result<()> {
+/// What status the hub answers with, and what warning stands beside it.
+async fn warned(hub: &Endpoint) -> Result<(u16, String)> {
     let mut answer = hub.get("/api/v1/services?resourceVersion=0", "application/json").await?;
     answer.bytes().await?;
-    let warning = answer.headers.get("warning");
-    ensure!(answer.status == 200 && warning.is_none(), "{} {warning:?}", answer.status);
-    Ok(())
+    let warning = answer.headers.get("warning").and_then(|warning| warning.to_str().ok());
+    Ok((answer.status.as_u16(), warning.unwrap_or_default().to_owned()))
 }
 
 /// What the hub says, once it knows that there is no link.
 async fn in_the_cut(hub: &Endpoint, told: &[Told]) -> Result<Vec<Vec<(Case, Vec<Said>)>>> {
     eventually("the hub notices the black hole", NOTICED, || async {
-        let mut answer = hub.get("/api/v1/services?resourceVersion=0", "application/json").await?;
-        answer.bytes().await?;
-        let warning = answer.headers.get("warning").and_then(|warning| warning.to_str().ok());
-        ensure!(warning.unwrap_or_default().contains("no link"), "{} {warning:?}", answer.status);
+        let (status, warning) = warned(hub).await?;
+        ensure!(warning.contains("no link"), "{status} {warning:?}");
         Ok(())
     })
     .await?;
@@ -200,7 +203,7 @@ impl Told {
     ) -> Result<Comparison> {
         let Self { what, subject, landmarks, said } = self;
         let (mut good, mut errors, mut refused, mut of_others) = (0, 0, 0, 0);
-        let (mut differing, mut others) = (Vec::new(), Vec::new());
+        let mut differing = Vec::new();
         for ((case, real), (_, hub)) in said.iter().zip(hub) {
             for said in real.iter().take(1) {
                 good += usize::from(is_good(case, said, landmarks)?);
@@ -210,7 +213,11 @@ impl Told {
                 Some(Found::Same | Found::BeforeTheHub) => {}
                 // A watch that was told what others wrote cannot be asked for again.
                 Some(Found::OfOthers) if case.verb == Verb::Watch => of_others += 1,
-                Some(Found::OfOthers) => others.push((case, real)),
+                Some(Found::OfOthers) => {
+                    let (path, accept) = case.request(subject, landmarks);
+                    let kind = "others' objects, which nobody wrote".to_owned();
+                    differing.push(Other { case, real, found: (kind, format!("{path} ({accept})")) });
+                }
                 Some(Found::Difference(kind, example)) => {
                     differing.push(Other { case, real, found: (kind, example) });
                 }
@@ -224,16 +231,6 @@ impl Told {
                 of_others += 1;
             } else {
                 kinds.entry(kind).or_insert((0, example)).0 += 1;
-            }
-        }
-        for (case, before) in others {
-            let after = differential::told(real, case, subject, landmarks, token).await?;
-            if is_same(before, &after) {
-                let (path, accept) = case.request(subject, landmarks);
-                let kind = "others' objects, which nobody wrote".to_owned();
-                kinds.entry(kind).or_insert((0, format!("{path} ({accept})"))).0 += 1;
-            } else {
-                of_others += 1;
             }
         }
         let (resource, asked) = (&subject.resource, said.len());
