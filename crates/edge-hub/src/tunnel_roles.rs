@@ -21,6 +21,7 @@ mod report;
 #[cfg(test)]
 mod shown_files;
 mod state;
+mod thread;
 mod view;
 mod ways;
 mod ways_in;
@@ -35,6 +36,7 @@ pub use self::config::{Mutual, TunnelConfig, TunnelConfigError};
 pub use self::destinations::{DestinationError, DestinationRule};
 pub use self::plan::Role;
 pub use self::state::State;
+pub use self::thread::TunnelThread;
 pub(crate) use self::view::encode;
 pub use self::view::{TunnelLinkView, TunnelView};
 pub use self::ways::{Ways, WaysError};
@@ -47,6 +49,8 @@ use crate::{
 pub struct Tunnel {
     /// How it was asked for.
     pub config: TunnelConfig,
+    /// Where the bytes pass.
+    pub thread: TunnelThread,
     /// What is known, and what there is.
     pub state: Arc<State>,
     /// The listeners that do not depend on the role.
@@ -60,7 +64,7 @@ pub struct Tunnel {
 impl Tunnel {
     /// Plays whatever role the cluster gives this node, until `shutdown`; then drains.
     pub async fn run(self, hub: Arc<Hub>, shutdown: CancellationToken) {
-        let Self { config, state, ways, serving, shown } = self;
+        let Self { config, thread, state, ways, serving, shown } = self;
         let config = Arc::new(config);
         let mut tasks = JoinSet::new();
         let close = CancellationToken::new();
@@ -73,8 +77,9 @@ impl Tunnel {
                 () = end.cancelled() => {}
             }
         });
-        tasks.spawn(links::keep(state.clone(), config.clone(), shown, close.clone()));
-        tasks.spawn(ways.serve(state.clone(), serving.exposed.shown(), close));
+        let runtime = thread.runtime();
+        tasks.spawn_on(links::keep(state.clone(), config.clone(), shown, close.clone()), runtime);
+        tasks.spawn_on(ways.serve(state.clone(), serving.exposed.shown(), close), runtime);
         tasks.spawn(gateway::forget_exposed(state.clone(), serving.exposed.clone(), shutdown.clone()));
         tasks.spawn(gateway::follow_role(hub, state, config, serving, shutdown));
         while tasks.join_next().await.is_some() {}

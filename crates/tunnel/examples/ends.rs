@@ -16,6 +16,7 @@ use testkit::api_server::{access::User, pki::Authority};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::{TcpListener, TcpStream},
+    runtime::Builder,
     sync::watch,
     task::JoinSet,
     time::{Instant, sleep, timeout},
@@ -271,10 +272,20 @@ async fn probe(target: &str, proxy: &str) -> f64 {
     began.elapsed().as_secs_f64()
 }
 
-#[tokio::main]
-async fn main() {
+fn main() {
+    // As a hub has it.
+    heap::keep_little();
     tls::install_provider();
     let words: Vec<String> = std::env::args().skip(1).collect();
+    // A hub's tunnel has one thread.
+    let mut runtime = match words.first().map(String::as_str) {
+        Some("gateway" | "agent") => Builder::new_current_thread(),
+        _ => Builder::new_multi_thread(),
+    };
+    runtime.enable_all().build().unwrap().block_on(run(&words));
+}
+
+async fn run(words: &[String]) {
     let at = |place: usize| words.get(place).map(String::as_str);
     let word = |place| at(place).expect("fewer words than the command has");
     let number = |place| word(place).parse::<usize>().unwrap();

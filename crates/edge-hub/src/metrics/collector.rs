@@ -55,10 +55,11 @@ impl Collector for HubCollector {
         )?)?;
         // Prometheus asks within the runtime.
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
-            let tasks = runtime.metrics().num_alive_tasks();
+            let of_tunnel = hub.tunnel.as_ref().map_or(0, |tunnel| tunnel.tasks());
+            let tasks = runtime.metrics().num_alive_tasks() + of_tunnel;
             ConstGauge::new(i64::try_from(tasks).unwrap_or(i64::MAX)).encode(encoder.encode_descriptor(
                 "hub_tasks",
-                "Tasks of the runtime that have not ended",
+                "Tasks that have not ended",
                 None,
                 MetricType::Gauge,
             )?)?;

@@ -46,7 +46,7 @@ use crate::{
     storage::Storage,
     subscriptions::Subscriptions,
     tasks::Tasks,
-    tunnel_roles::{State, Tunnel, Ways, WaysError},
+    tunnel_roles::{State, Tunnel, TunnelThread, Ways, WaysError},
     upstream::{Connector, Dial, Link, Tcp, Timing, Upstream},
 };
 
@@ -182,8 +182,10 @@ impl App {
         let tunnel = match tunnel {
             None => None,
             Some(config) => {
-                let (state, ways) = (State::new(&config.node), Ways::bind(&config).await?);
-                Some(Tunnel { config, state, ways, serving, shown: keeper.shown() })
+                let thread = TunnelThread::start()?;
+                let state = State::new(&config.node, thread.runtime().clone());
+                let ways = Ways::bind(&config).await?;
+                Some(Tunnel { config, thread, state, ways, serving, shown: keeper.shown() })
             }
         };
         let tasks = Tasks::new(shutdown.clone());

@@ -124,7 +124,7 @@ async fn run(
     tasks.spawn(keep);
     tasks.spawn(tell_problem(state.clone(), serving, end.clone()));
     let ways_in = ways_in::Open::default();
-    tasks.spawn(ways_in::keep(state.clone(), ways_in.clone(), ending.clone()));
+    tasks.spawn_on(ways_in::keep(state.clone(), ways_in.clone(), ending.clone()), &state.runtime);
     let ready = async {
         let listener = bind(&state, "--tunnel-address", config.listen).await;
         // Who is said to live can be dialled.
@@ -148,7 +148,7 @@ async fn run(
             view: state.view(),
             instance: state.instance.clone(),
         };
-        tasks.spawn(gateway.serve(listener, ending));
+        tasks.spawn_on(gateway.serve(listener, ending), &state.runtime);
         // The cluster knows of an edge node by the links that it dials.
         if accepts == Accepts::Everyone {
             tasks.spawn(announce::announce(

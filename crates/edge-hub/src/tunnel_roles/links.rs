@@ -149,6 +149,7 @@ async fn want(state: Arc<State>, credentials: Arc<Credentials>, links: watch::Se
 #[cfg(test)]
 mod tests {
     use testkit::api_server::pki::Authority;
+    use tokio::runtime::Handle;
     use tunnel::{
         connector::Request,
         links::desired::Addresses,
@@ -185,7 +186,7 @@ mod tests {
         let authority = Authority::generate("any").unwrap();
         let shown = authority.server(&["n"]).unwrap();
         for (role, classes) in [(Role::None, &[Class::Bulk][..]), (Role::Gateway, &Class::ALL)] {
-            let (state, credentials) = (State::new("n"), Credentials::new());
+            let (state, credentials) = (State::new("n", Handle::current()), Credentials::new());
             credentials.install(&shown.certificate_pem, &shown.key_pem, authority.pem()).unwrap();
             state.follow(plan_of(role));
             let links = watch::Sender::new(BTreeSet::new());
@@ -226,7 +227,7 @@ mod tests {
         let own = before.server(&["n"]).unwrap();
         let write = |authorities: &str, own: &_| shown_files::shown(folder.path(), authorities, own);
         let shown = write(before.pem(), &own);
-        let (state, credentials) = (State::new("n"), Credentials::new());
+        let (state, credentials) = (State::new("n", Handle::current()), Credentials::new());
         let (_keep, shown) = watch::channel(Some(shown));
         let mut tasks = JoinSet::new();
         tasks.spawn(install(state.clone(), "test", credentials.clone(), shown));

@@ -8,7 +8,7 @@ use std::{
 
 use api::names::{NODE_GROUP, NODE_USER_PREFIX};
 use parking_lot::Mutex;
-use tokio::{net::TcpStream, sync::watch, time::timeout};
+use tokio::{net::TcpStream, runtime::Handle, sync::watch, time::timeout};
 use tracing::{info, warn};
 use tunnel::{
     connector::Connector,
@@ -33,6 +33,8 @@ const SILENCE: Duration = Duration::from_secs(10);
 pub struct State {
     /// The name of this node.
     pub(super) me: Arc<str>,
+    /// Where streams and links run.
+    pub(super) runtime: Handle,
     /// Which run of the hub it is.
     pub(super) instance: Arc<str>,
     /// Opens streams by the newest view.
@@ -50,8 +52,8 @@ pub struct State {
 }
 
 impl State {
-    /// Of a node that knows nothing yet.
-    pub fn new(node: &str) -> Arc<Self> {
+    /// Of a node that knows nothing yet. Streams and links are to run on `runtime`.
+    pub fn new(node: &str, runtime: Handle) -> Arc<Self> {
         let view = watch::Sender::new(Arc::<View>::default());
         let (table, stats) = (Arc::new(LinkTable::default()), Arc::new(Stats::default()));
         let connector =
@@ -59,6 +61,7 @@ impl State {
         let begun = SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default().as_millis();
         Arc::new(Self {
             me: node.into(),
+            runtime,
             instance: format!("{node}_{begun:x}").into(),
             connector,
             table,
@@ -68,6 +71,11 @@ impl State {
             view,
             problems: Mutex::default(),
         })
+    }
+
+    /// Tasks of streams and links that have not ended.
+    pub fn tasks(&self) -> usize {
+        self.runtime.metrics().num_alive_tasks()
     }
 
     /// What this node is.
@@ -163,9 +171,9 @@ mod tests {
 
     use super::*;
 
-    #[test]
-    fn the_log_is_told_that_something_is_wrong_and_that_it_is_right_again() {
-        let state = State::new("n");
+    #[tokio::test]
+    async fn the_log_is_told_that_something_is_wrong_and_that_it_is_right_again() {
+        let state = State::new("n", Handle::current());
         let log = Log::of("edge_hub::tunnel_roles::state", Level::TRACE, &["message"]);
         let _here = tracing::subscriber::set_default(log.clone());
         let wrong = (Level::WARN, "the tunnel is not as it was asked for; ".to_owned());

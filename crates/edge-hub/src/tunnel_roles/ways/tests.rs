@@ -5,7 +5,7 @@ use testkit::api_server::{
     access::User,
     pki::{Authority, Identity},
 };
-use tokio::io::AsyncReadExt;
+use tokio::{io::AsyncReadExt, runtime::Handle};
 use tokio_rustls::TlsConnector;
 
 use super::{super::shown_files, *};
@@ -16,7 +16,7 @@ async fn asked(users: &[LocalUser], process: CallerProcess) -> String {
     let mut program = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
     let (client, peer) = listener.accept().await.unwrap();
     program.write_all(b"CONNECT n:1 HTTP/1.1\r\nHost: n:1\r\n\r\n").await.unwrap();
-    let (state, ending) = (State::new("n"), Ending::at(CancellationToken::new()));
+    let (state, ending) = (State::new("n", Handle::current()), Ending::at(CancellationToken::new()));
     let (users, owner) = (Arc::new(users.iter().copied().collect()), (Some(0), process));
     let mut tasks = JoinSet::new();
     tasks.spawn(local(state, users, owner, ending, client, peer.to_string(), Arrival::uncounted()));
@@ -57,7 +57,7 @@ async fn who_may_come_in_is_what_the_file_says_now_for_each_connection() {
     known(before.pem());
     let address = "127.0.0.1:0".parse().unwrap();
     let clients = Mutual { address, authority: authority.clone(), names: BTreeSet::new() };
-    let (state, config) = (State::new("n"), Arc::new(ArcSwapOption::empty()));
+    let (state, config) = (State::new("n", Handle::current()), Arc::new(ArcSwapOption::empty()));
     let (_keep, shown) = watch::channel(Some(shown));
     let mut tasks = JoinSet::new();
     tasks.spawn(follow(state.clone(), clients, shown, config.clone()));
@@ -112,10 +112,10 @@ async fn who_is_not_named_is_told_of_once_a_minute() {
     let may_still =
         |state: &State| state.connector.unknown().may_tell("clients", "name", Arrival::uncounted().source());
     // Nothing is known of the cluster here, so there is no way to any node.
-    let state = State::new("n");
+    let state = State::new("n", Handle::current());
     assert_eq!(ask(&state, "prometheus").await, "503");
     assert!(may_still(&state));
-    let state = State::new("n");
+    let state = State::new("n", Handle::current());
     assert_eq!(ask(&state, "other").await, "403");
     assert!(!may_still(&state), "the line of this minute");
 }

@@ -1,6 +1,6 @@
 use std::{net::TcpListener, time::Duration};
 
-use tokio::time::timeout;
+use tokio::{runtime::Handle, time::timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::{super::plan::Plan, *};
@@ -14,7 +14,7 @@ async fn only_what_listens_is_told_and_at_once() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         listener.local_addr().unwrap()
     };
-    let state = State::new("c1");
+    let state = State::new("c1", Handle::current());
     let plan = |addresses: &[SocketAddr]| Plan {
         role: Role::Gateway,
         ways_in: addresses.iter().map(|address| (*address, WayIn::Tls(10250))).collect(),
