@@ -6,9 +6,9 @@
 
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, anyhow, ensure};
 use e2e::ground::{EDGE_GATEWAY, GATEWAYS, ORDINARY, Reach, background, ground, logs, pod, said};
-use e2e::keyboard::{Keyboard, Waits, hardly_slower, in_turn};
+use e2e::keyboard::{Keyboard, Waits, hardly_slower, in_turn, slowest_hardly_slower};
 use e2e::run;
 use e2e::weather::{Weather, delay_of};
 use tokio::io::{AsyncReadExt, copy, sink};
@@ -138,15 +138,25 @@ async fn x10_a_key_beside_bulk_on_a_thin_line() -> Result<()> {
     let (rate, queue) = (format!("rate_kbit={RATE_KBIT}"), format!("queue_kb={QUEUE_KB}"));
     weather.turns(&["delay_ms=10", &rate, &queue]).await?;
     let bulk = Bulk::flows(ORDINARY).await?;
-    let (keys, beside) = in_turn(&mut ours, &mut plain, 60).await?;
-    println!("keys beside bulk at {RATE_KBIT} kbit/s: {keys}; by plain TCP without bulk {beside}");
-    let passed = bulk.stopped().await?;
-    println!("{} MB of bulk passed beside them", passed / 1_000_000);
-    // Sixty keys take a second or two.
-    ensure!(passed > 500_000, "no bulk: {passed} bytes");
     // Twice the queue: what was lost at its end comes once more.
     let queued = f64::from(2 * QUEUE_KB + 96) * 1024.0 * 8.0 / (f64::from(RATE_KBIT) * 1000.0);
-    hardly_slower(&keys, &beside, Duration::from_millis(20) + Duration::from_secs_f64(queued))?;
+    let line = Duration::from_millis(20) + Duration::from_secs_f64(queued);
+    // What bulk holds up it holds up in each round; one slow key is the machine's.
+    let mut judged = Err(anyhow!("no keys"));
+    for _ in 0..3 {
+        let (keys, beside) = in_turn(&mut ours, &mut plain, 100).await?;
+        println!("keys beside bulk at {RATE_KBIT} kbit/s: {keys}; by plain TCP without bulk {beside}");
+        judged =
+            hardly_slower(&keys, &beside, line).and_then(|()| slowest_hardly_slower(&keys, &beside, line));
+        if judged.is_ok() {
+            break;
+        }
+    }
+    judged?;
+    let passed = bulk.stopped().await?;
+    println!("{} MB of bulk passed beside them", passed / 1_000_000);
+    // A hundred keys take some seconds.
+    ensure!(passed > 500_000, "no bulk: {passed} bytes");
     drop((ours, plain, weather));
     held.is_all_there_is_but_memory().await
 }
