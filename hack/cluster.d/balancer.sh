@@ -23,11 +23,17 @@ while :; do
     listed=$(jq -r "if .items == [] then \"all\" else [.items[].endpoints[]?.addresses[]] | join(\" \") end" <<<"$answer")
   fi
   rules=
+  declare -A answers=()
   for pair; do
     alive=()
     while read -r address; do
       [[ $listed == all || " $listed " == *" $address "* ]] || continue
-      if timeout 1 bash -c "exec 3<>/dev/tcp/$address/${pair#*:}" 2>/dev/null; then alive+=("$address"); fi
+      place=$address/${pair#*:}
+      if [[ ! -v answers[$place] ]]; then
+        answers[$place]=no
+        if timeout 1 bash -c "exec 3<>/dev/tcp/$place" 2>/dev/null; then answers[$place]=yes; fi
+      fi
+      [[ ${answers[$place]} == no ]] || alive+=("$address")
     done <"$nodes"
     left=${#alive[@]}
     for address in ${alive[@]+"${alive[@]}"}; do

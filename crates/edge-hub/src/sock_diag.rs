@@ -19,6 +19,9 @@ const TCP: u8 = 6;
 const BY_FAMILY: u16 = 20;
 const REQUEST: u16 = 1;
 
+/// `NLMSG_ERROR`.
+const ERROR: u16 = 2;
+
 /// The lengths of `nlmsghdr`, `inet_diag_req_v2`, `inet_diag_msg`.
 const HEADER: usize = 16;
 const QUESTION: usize = 56;
@@ -34,10 +37,18 @@ const INODE: usize = 68;
 pub(crate) struct Told(Vec<u8>);
 
 /// Asks about the socket that is bound to `local` and connected to `remote`. It tells the attributes that it always tells, and those of
-/// `extensions`: bit *n* - 1 is for attribute *n*.
-pub(crate) fn ask(local: SocketAddr, remote: SocketAddr, extensions: u8) -> Option<Told> {
-    let answer = exchange(&question(local, remote, extensions)).ok()?;
-    Told::read(answer, local.port(), remote.port())
+/// `extensions`: bit *n* - 1 is for attribute *n*. `ENOENT` where there is no such socket, or the kernel cannot tell of any.
+pub(crate) fn ask(local: SocketAddr, remote: SocketAddr, extensions: u8) -> io::Result<Told> {
+    let answer = exchange(&question(local, remote, extensions))?;
+    let refused = refusal(&answer).unwrap_or(io::Errno::PROTO);
+    Told::read(answer, local.port(), remote.port()).ok_or(refused)
+}
+
+/// Why there is no answer.
+fn refusal(answer: &[u8]) -> Option<io::Errno> {
+    let kind = u16::from_ne_bytes(answer.get(4..6)?.try_into().ok()?);
+    let negative = i32::from_ne_bytes(answer.get(HEADER..HEADER + 4)?.try_into().ok()?);
+    (kind == ERROR).then(|| io::Errno::from_raw_os_error(negative.saturating_neg()))
 }
 
 fn exchange(question: &[u8]) -> io::Result<Vec<u8>> {
@@ -151,7 +162,9 @@ mod tests {
         for end in 0..answer.len() {
             assert!(read(&answer[..end], 2).is_none(), "{end} bytes");
         }
-        answer[4..6].copy_from_slice(&2_u16.to_ne_bytes());
+        answer[4..6].copy_from_slice(&ERROR.to_ne_bytes());
         assert!(read(&answer, 2).is_none(), "an error");
+        answer[HEADER..HEADER + 4].copy_from_slice(&(-2_i32).to_ne_bytes());
+        assert_eq!(refusal(&answer), Some(io::Errno::NOENT));
     }
 }

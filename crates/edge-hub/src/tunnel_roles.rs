@@ -64,7 +64,7 @@ pub struct Tunnel {
 impl Tunnel {
     /// Plays whatever role the cluster gives this node, until `shutdown`; then drains.
     pub async fn run(self, hub: Arc<Hub>, shutdown: CancellationToken) {
-        let Self { config, thread, state, ways, serving, shown } = self;
+        let Self { config, thread: _thread, state, ways, serving, shown } = self;
         let config = Arc::new(config);
         let mut tasks = JoinSet::new();
         let close = CancellationToken::new();
@@ -77,9 +77,8 @@ impl Tunnel {
                 () = end.cancelled() => {}
             }
         });
-        let runtime = thread.runtime();
-        tasks.spawn_on(links::keep(state.clone(), config.clone(), shown, close.clone()), runtime);
-        tasks.spawn_on(ways.serve(state.clone(), serving.exposed.shown(), close), runtime);
+        tasks.spawn(links::keep(state.clone(), config.clone(), shown, close.clone()));
+        tasks.spawn(ways.serve(state.clone(), serving.exposed.shown(), close));
         tasks.spawn(gateway::forget_exposed(state.clone(), serving.exposed.clone(), shutdown.clone()));
         tasks.spawn(gateway::follow_role(hub, state, config, serving, shutdown));
         while tasks.join_next().await.is_some() {}

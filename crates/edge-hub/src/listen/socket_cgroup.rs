@@ -18,7 +18,7 @@ const DEPTH: usize = 16;
 
 /// The folder, beneath `root`, of the cgroup in which the socket was made that is bound to `local` and connected to `remote`.
 pub(super) fn of(local: SocketAddr, remote: SocketAddr, root: &Path) -> Option<PathBuf> {
-    let told = sock_diag::ask(local, remote, 0)?;
+    let told = sock_diag::ask(local, remote, 0).ok()?;
     let number = u64::from_ne_bytes(told.attribute(CGROUP)?.try_into().ok()?);
     if fs::metadata(root).ok()?.ino() == number {
         return Some(root.to_owned());

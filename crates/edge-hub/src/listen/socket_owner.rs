@@ -10,7 +10,10 @@ use std::{
     fs::File,
     io::{BufRead, BufReader},
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
+    sync::atomic::{AtomicBool, Ordering},
 };
+
+use rustix::io::Errno;
 
 use super::caller_process::Socket;
 use crate::sock_diag;
@@ -24,22 +27,28 @@ pub(super) struct Owner {
     pub(super) socket: Socket,
 }
 
+/// Whether the kernel has told of a socket, so that it can.
+static TELLS: AtomicBool = AtomicBool::new(false);
+
 /// The owner of the socket that is bound to `peer` and connected to `own`.
 pub(super) fn of(peer: SocketAddr, own: SocketAddr) -> Option<Owner> {
-    // A socket that no process has is an answer, too.
-    asked(peer, own).map_or_else(
-        || listed(peer, own),
-        |(uid, inode)| {
+    match asked(peer, own) {
+        // A socket that no process has is an answer, too.
+        Ok((uid, inode)) => {
+            TELLS.store(true, Ordering::Relaxed);
             let socket = Socket { local: peer, remote: own, inode: inode.into() };
             (inode != 0).then_some(Owner { uid, socket })
-        },
-    )
+        }
+        // A client that is gone already: whoever comes and goes is not to have large tables read each time.
+        Err(Errno::NOENT) if TELLS.load(Ordering::Relaxed) => None,
+        Err(_) => listed(peer, own),
+    }
 }
 
-/// The user and the number that the kernel answers, if it does.
-fn asked(peer: SocketAddr, own: SocketAddr) -> Option<(u32, u32)> {
+/// The user and the number that the kernel answers.
+fn asked(peer: SocketAddr, own: SocketAddr) -> Result<(u32, u32), Errno> {
     let plain = |address: SocketAddr| SocketAddr::new(address.ip().to_canonical(), address.port());
-    sock_diag::ask(plain(peer), plain(own), 0)?.owner()
+    sock_diag::ask(plain(peer), plain(own), 0)?.owner().ok_or(Errno::PROTO)
 }
 
 fn listed(peer: SocketAddr, own: SocketAddr) -> Option<Owner> {
@@ -102,7 +111,7 @@ mod tests {
             let own = server.local_addr().unwrap();
             let listed = listed(peer, own).map(|owner| (owner.uid, owner.socket.inode));
             let asked = asked(peer, own).map(|(uid, inode)| (uid, u64::from(inode)));
-            assert_eq!(asked, listed, "{bind}: they know the same");
+            assert_eq!(asked.ok(), listed, "{bind}: they know the same");
             drop(client);
         }
     }
@@ -117,6 +126,16 @@ mod tests {
         let (server, peer) = listener.accept().unwrap();
         let own = server.local_addr().unwrap();
         assert!(of(peer, own).is_none() && listed(peer, own).is_none());
+    }
+
+    #[test]
+    fn a_connection_that_is_gone_is_known_to_be_without_a_table() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        socket2::SockRef::from(&client).set_linger(Some(std::time::Duration::ZERO)).unwrap();
+        drop(client);
+        let (server, peer) = listener.accept().unwrap();
+        assert_eq!(asked(peer, server.local_addr().unwrap()), Err(Errno::NOENT));
     }
 
     #[test]

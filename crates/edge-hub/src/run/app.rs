@@ -182,9 +182,9 @@ impl App {
         let tunnel = match tunnel {
             None => None,
             Some(config) => {
-                let thread = TunnelThread::start()?;
+                let thread = TunnelThread::start(&shutdown)?;
                 let state = State::new(&config.node, thread.runtime().clone());
-                let ways = Ways::bind(&config).await?;
+                let ways = Ways::bind(&config, thread.runtime()).await?;
                 Some(Tunnel { config, thread, state, ways, serving, shown: keeper.shown() })
             }
         };

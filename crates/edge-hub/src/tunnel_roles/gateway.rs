@@ -8,7 +8,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::info;
 use tunnel::{admission::ByView, credentials::Credentials, ending::Ending, gateway::Gateway};
 
-use super::{State, TunnelConfig, announce, links::install, plan::Accepts, ways_in};
+use super::{State, TunnelConfig, announce, links::install, plan::Accepts, thread::tcp_heard_on, ways_in};
 use crate::{
     hub::Hub,
     identity::{Serving, ServingCertificates},
@@ -166,7 +166,8 @@ async fn run(
 /// Listens, as soon as that is possible.
 pub(super) async fn bind(state: &State, part: &str, address: SocketAddr) -> TcpListener {
     loop {
-        match TcpListener::bind(address).await {
+        let bound = TcpListener::bind(address).await;
+        match bound.and_then(|listener| tcp_heard_on(&state.runtime, listener)) {
             Ok(listener) => {
                 state.problem(part, None);
                 info!(%address, part, "listening");

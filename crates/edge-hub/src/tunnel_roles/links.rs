@@ -56,7 +56,7 @@ pub(super) async fn keep(
     };
     let mut tasks = JoinSet::new();
     let install = install(state.clone(), "client certificate", credentials.clone(), shown);
-    let want = want(state, credentials, wanted.clone());
+    let want = want(state.clone(), credentials, wanted.clone());
     let end = shutdown.clone();
     tasks.spawn(async move {
         tokio::select! {
@@ -64,7 +64,7 @@ pub(super) async fn keep(
             ((), ()) = async { tokio::join!(install, want) } => {}
         }
     });
-    tasks.spawn(agent.run(wanted.subscribe(), shutdown));
+    tasks.spawn_on(agent.run(wanted.subscribe(), shutdown), &state.runtime);
     while tasks.join_next().await.is_some() {}
 }
 

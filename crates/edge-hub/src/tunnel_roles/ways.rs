@@ -15,6 +15,7 @@ use rustls_pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject};
 use tokio::{
     io::AsyncWriteExt,
     net::{TcpListener, TcpStream, UnixListener},
+    runtime::Handle,
     sync::watch,
     task::JoinSet,
     time::{sleep, timeout_at},
@@ -33,7 +34,12 @@ use tunnel::{
     stats::Listener,
 };
 
-use super::{Mutual, State, TunnelConfig, args::LocalUser, plan::Role};
+use super::{
+    Mutual, State, TunnelConfig,
+    args::LocalUser,
+    plan::Role,
+    thread::{tcp_heard_on, unix_heard_on},
+};
 use crate::{
     authenticate::user_of,
     identity::Shown,
@@ -74,8 +80,13 @@ pub struct Ways {
 }
 
 impl Ways {
-    /// Binds what was asked for.
-    pub async fn bind(config: &TunnelConfig) -> Result<Self, WaysError> {
+    /// Binds what was asked for, to be served on `runtime`.
+    pub async fn bind(config: &TunnelConfig, runtime: &Handle) -> Result<Self, WaysError> {
+        let tcp = async |flag, address: SocketAddr| {
+            let bound = TcpListener::bind(address).await;
+            let failed = |source| WaysError::Bind { flag, address: address.to_string(), source };
+            bound.and_then(|listener| tcp_heard_on(runtime, listener)).map_err(failed)
+        };
         let loopback = match &config.proxy {
             Some((address, users)) => Some((tcp("--tunnel-proxy-port", *address).await?, users.clone())),
             None => None,
@@ -90,7 +101,7 @@ impl Ways {
                 address: path.display().to_string(),
                 source,
             };
-            socket(path).map_err(failed)
+            socket(path, runtime).map_err(failed)
         });
         Ok(Self { loopback, socket: socket.transpose()?, clients })
     }
@@ -103,24 +114,26 @@ impl Ways {
         shutdown: CancellationToken,
     ) {
         let Self { loopback, socket, clients } = self;
+        let runtime = &state.runtime.clone();
         let drain = state.connector.limits().drain;
         let ending = Ending::at(shutdown.clone());
         let mut tasks = JoinSet::new();
         if let Some((listener, users)) = loopback {
             let users = Arc::new(users);
             let (state, end) = (state.clone(), ending.clone());
-            tasks.spawn(listen::tcp(listener, ending.clone(), drain, move |client, peer, arrival| {
+            let served = listen::tcp(listener, ending.clone(), drain, move |client, peer, arrival| {
                 let (state, users, end) = (state.clone(), users.clone(), end.clone());
                 async move {
                     let nobody = |_| (None, CallerProcess::unknown());
                     let owner = peer.parse().map_or_else(nobody, |peer| owner_of(&client, peer));
                     local(state, users, owner, end, client, peer, arrival).await;
                 }
-            }));
+            });
+            tasks.spawn_on(served, runtime);
         }
         if let Some((listener, owner)) = socket {
             let (state, end) = (state.clone(), ending.clone());
-            tasks.spawn(listen::unix(listener, ending.clone(), drain, move |mut client, peer| {
+            let served = listen::unix(listener, ending.clone(), drain, move |mut client, peer| {
                 let (state, end) = (state.clone(), end.clone());
                 async move {
                     // Between its making and its mode somebody else might have come in.
@@ -134,7 +147,8 @@ impl Ways {
                     let arrival = Arrival::uncounted();
                     Box::pin(serve_http(&ingress, client, &peer, &arrival, &Form::Proxy, &end)).await;
                 }
-            }));
+            });
+            tasks.spawn_on(served, runtime);
         }
         if let Some((listener, clients)) = clients {
             let config = Arc::new(ArcSwapOption::empty());
@@ -148,22 +162,18 @@ impl Ways {
             });
             let names = Arc::new(clients.names);
             let end = ending.clone();
-            tasks.spawn(listen::tcp(listener, ending, drain, move |client, peer, arrival| {
+            let served = listen::tcp(listener, ending, drain, move |client, peer, arrival| {
                 mutual(state.clone(), names.clone(), config.load_full(), end.clone(), client, peer, arrival)
-            }));
+            });
+            tasks.spawn_on(served, runtime);
         }
         while tasks.join_next().await.is_some() {}
     }
 }
 
-fn socket(path: &Path) -> io::Result<(UnixListener, u32)> {
-    let listener = crate::run::socket(path)?;
+fn socket(path: &Path, runtime: &Handle) -> io::Result<(UnixListener, u32)> {
+    let listener = unix_heard_on(runtime, crate::run::socket(path)?)?;
     Ok((listener, std::fs::metadata(path)?.uid()))
-}
-
-async fn tcp(flag: &'static str, address: SocketAddr) -> Result<TcpListener, WaysError> {
-    let failed = |source| WaysError::Bind { flag, address: address.to_string(), source };
-    TcpListener::bind(address).await.map_err(failed)
 }
 
 /// A client over loopback: the kernel says whose process it is. The container runtime, which connects for whoever may forward a port of a pod that

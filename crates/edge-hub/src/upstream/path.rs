@@ -136,7 +136,7 @@ pub(super) fn patience(round_trip: Duration, usual: Duration) -> Duration {
 }
 
 fn kernel(local: SocketAddr, remote: SocketAddr) -> Option<Kernel> {
-    let told = sock_diag::ask(local, remote, 1 << (INFO - 1))?;
+    let told = sock_diag::ask(local, remote, 1 << (INFO - 1)).ok()?;
     let info = told.attribute(INFO)?;
     let micros = u32::from_ne_bytes(info.get(ROUND_TRIP..ROUND_TRIP + 4)?.try_into().ok()?);
     Some(Kernel {

@@ -288,6 +288,19 @@ pub(super) async fn dialled_at(
     Ok(())
 }
 
+/// Has the node's kernel refuse what it dials at the usual port for links, until this is dropped.
+async fn at_no_other_port(node: &str) -> Result<Cleanup> {
+    let rule = |verb| {
+        [
+            "exec", node, "--", "iptables", "-w", verb, "OUTPUT", "-p", "tcp", "--syn", "--dport", "10262",
+            "-j", "REJECT",
+        ]
+    };
+    let heal = Cleanup::hack_cluster(&rule("-D"));
+    hack_cluster(&rule("-I")).await?.ok()?;
+    Ok(heal)
+}
+
 /// The same gateways by the balancer's name, by port 443 of a public address, which firewalls let out, by public addresses of their own, and by
 /// the balancer's address again, while sessions are open.
 #[tokio::test]
@@ -314,8 +327,11 @@ async fn x13_x14_new_addresses_cut_no_stream() -> Result<()> {
         dialled_at(&at(NAME), balance(&json!({ "hostname": NAME }))).await.context("the balancer's name")?;
         press_all(&mut sessions).await?;
         let public = GATEWAYS.map(|gateway| (gateway, format!("{balancer}:443")));
+        // One has no other way any more; what it has it keeps.
+        let shut = at_no_other_port(SOLO).await?;
         dialled_at(&public, exposed_by("PublicIP", &public)).await.context("port 443")?;
         press_all(&mut sessions).await?;
+        drop(shut);
         let mut own = Vec::new();
         for gateway in GATEWAYS {
             own.push((gateway, internal_ip(gateway).await?));

@@ -5,7 +5,7 @@ use testkit::api_server::{
     access::User,
     pki::{Authority, Identity},
 };
-use tokio::{io::AsyncReadExt, runtime::Handle};
+use tokio::io::AsyncReadExt;
 use tokio_rustls::TlsConnector;
 
 use super::{super::shown_files, *};
