@@ -3,7 +3,8 @@
 # to close its ports, which by a look at ports alone would be too late.
 # shellcheck shell=bash
 
-# Port of the balancer and of the nodes: links of agents, also by the port that firewalls let out, the API server's EgressSelector, and node names by TLS server name.
+# Port of the balancer and of the nodes: links of agents, also by the port that firewalls let out, the API server's
+# EgressSelector, and node names by TLS server name.
 readonly balanced_ports=(10262:10262 443:10262 10265:10265 10250:10263)
 
 balancer_address() {

@@ -5,7 +5,7 @@
 use std::{io, sync::mpsc, thread};
 
 use tokio::{
-    net::{TcpListener, UnixListener},
+    net::TcpListener,
     runtime::{Builder, Handle, Runtime},
 };
 use tokio_util::sync::{CancellationToken, DropGuard};
@@ -47,11 +47,4 @@ pub(super) fn tcp_heard_on(runtime: &Handle, listener: TcpListener) -> io::Resul
     let listener = listener.into_std()?;
     let _there = runtime.enter();
     TcpListener::from_std(listener)
-}
-
-/// The same of a Unix socket.
-pub(super) fn unix_heard_on(runtime: &Handle, listener: UnixListener) -> io::Result<UnixListener> {
-    let listener = listener.into_std()?;
-    let _there = runtime.enter();
-    UnixListener::from_std(listener)
 }

@@ -34,12 +34,7 @@ use tunnel::{
     stats::Listener,
 };
 
-use super::{
-    Mutual, State, TunnelConfig,
-    args::LocalUser,
-    plan::Role,
-    thread::{tcp_heard_on, unix_heard_on},
-};
+use super::{Mutual, State, TunnelConfig, args::LocalUser, plan::Role, thread::tcp_heard_on};
 use crate::{
     authenticate::user_of,
     identity::Shown,
@@ -172,7 +167,9 @@ impl Ways {
 }
 
 fn socket(path: &Path, runtime: &Handle) -> io::Result<(UnixListener, u32)> {
-    let listener = unix_heard_on(runtime, crate::run::socket(path)?)?;
+    // That is told of who comes.
+    let _there = runtime.enter();
+    let listener = crate::run::socket(path)?;
     Ok((listener, std::fs::metadata(path)?.uid()))
 }
 

@@ -27,14 +27,23 @@ pub(super) fn away() -> Duration {
 /// How soon the node has all its links after the way is there again.
 const RECOVERY: Duration = Duration::from_secs(15);
 
-/// Has the node's kernel answer each packet to the cloud's port for links with RST, and waits until it has none; until this is dropped.
+/// The command that begins (`-I`) or ends (`-D`) that the node's kernel answers packets to the cloud's port for links with RST: those that are
+/// `such`, as iptables says it.
+pub(super) fn refusal<'a>(change: &'a str, node: &'a str, such: &[&'a str]) -> Vec<&'a str> {
+    let rule = ["--dport", "10262", "-j", "REJECT", "--reject-with", "tcp-reset"];
+    [&["exec", node, "--", "iptables", "-w", change, "OUTPUT", "-p", "tcp"], such, &rule].concat()
+}
+
+/// Begins it, until this is dropped.
+pub(super) async fn refuse(node: &str, such: &[&str]) -> Result<Cleanup> {
+    let heal = Cleanup::hack_cluster(&refusal("-D", node, such));
+    hack_cluster(&refusal("-I", node, such)).await?.ok()?;
+    Ok(heal)
+}
+
+/// Begins it for each packet of the node, and waits until it has no link.
 async fn refused() -> Result<Cleanup> {
-    let rule = |verb| {
-        let rule = ["OUTPUT", "-p", "tcp", "--dport", "10262", "-j", "REJECT", "--reject-with", "tcp-reset"];
-        [&["exec", TWIN, "--", "iptables", "-w", verb], &rule[..]].concat()
-    };
-    let heal = Cleanup::hack_cluster(&rule("-D"));
-    hack_cluster(&rule("-I")).await?.ok()?;
+    let heal = refuse(TWIN, &[]).await?;
     eventually("it has no link", Duration::from_secs(20), || async {
         let left = links_of(TWIN).await?;
         ensure!(left == 0, "{left} links");

@@ -12,7 +12,7 @@ use e2e::ground::{GATEWAYS, Reach, TWIN, ground, hub_metrics, logs};
 use e2e::{eventually, hack_cluster, repository};
 
 use super::asked::{plain, reached};
-use super::away::away;
+use super::away::{away, refusal};
 use super::faults::process_of_hub;
 use super::gateways::both_report;
 use super::held::Held;
@@ -49,13 +49,8 @@ impl Site {
         back.add(repository().join("hack/cluster"), &["hub", TWIN, "--tunnel"]);
         let url = hack_cluster(&["proxy", "open"]).await?.ok()?.trim().to_owned();
         let proxy = url.rsplit_once('@').with_context(|| url.clone())?.1.to_owned();
-        let rule = |verb| {
-            let rule =
-                ["OUTPUT", "-p", "tcp", "--dport", "10262", "-j", "REJECT", "--reject-with", "tcp-reset"];
-            [&["exec", TWIN, "--", "iptables", "-w", verb], &rule[..]].concat()
-        };
-        back.add(repository().join("hack/cluster"), &rule("-D"));
-        hack_cluster(&rule("-I")).await?.ok()?;
+        back.add(repository().join("hack/cluster"), &refusal("-D", TWIN, &[]));
+        hack_cluster(&refusal("-I", TWIN, &[])).await?.ok()?;
         let dial = async |to: &str| {
             let dial = format!("exec 3<>/dev/tcp/{}", to.replace(':', "/"));
             hack_cluster(&["exec", TWIN, "--", "timeout", "5", "bash", "-c", &dial]).await

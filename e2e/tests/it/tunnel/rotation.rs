@@ -16,6 +16,7 @@ use serde_json::json;
 use tokio::io::{AsyncBufReadExt, BufReader, Lines};
 use tokio::process::ChildStdout;
 
+use super::away::refuse;
 use super::faults::replicas;
 use super::gateways::{both_report, endpoints_are, manager_follows, reports};
 use super::held::{Held, press_all, sessions};
@@ -246,10 +247,7 @@ async fn recorded(wanted: &[String]) -> Result<()> {
     eventually("the addresses are in the Gateway's status", Duration::from_secs(10), || async {
         let path = "jsonpath={range .status.addresses[*]}{.host}:{.port}{\"\\n\"}{end}";
         let said = kubectl(&["get", "gateway", "cloud", "-o", path]).await?.ok()?;
-        // Two endpoints may have one address.
-        let mut addresses: Vec<_> = said.lines().collect();
-        addresses.dedup();
-        ensure!(addresses == wanted, "{said:?}");
+        ensure!(said.lines().eq(wanted), "{said:?}");
         Ok(())
     })
     .await
@@ -263,9 +261,21 @@ async fn linked(node: &str, gateway: &str, address: &str) -> Result<usize> {
     Ok(log.lines().filter(up).count())
 }
 
-/// Does what changes the addresses, and waits until that is recorded and each node that dials has new links to both gateways there.
+/// Does what changes the addresses, and waits until that is recorded and each node that dials has new links to both gateways there. An address that
+/// leads to both is recorded once.
 pub(super) async fn dialled_at(
     addresses: &[(&str, String)],
+    change: impl Future<Output = Result<()>>,
+) -> Result<()> {
+    let mut wanted: Vec<String> = addresses.iter().map(|(_, address)| address.clone()).collect();
+    wanted.dedup();
+    dialled(addresses, &wanted, change).await
+}
+
+/// The same with what is recorded.
+async fn dialled(
+    addresses: &[(&str, String)],
+    wanted: &[String],
     change: impl Future<Output = Result<()>>,
 ) -> Result<()> {
     let mut before = Vec::new();
@@ -275,9 +285,7 @@ pub(super) async fn dialled_at(
         }
     }
     change.await?;
-    let mut wanted: Vec<String> = addresses.iter().map(|(_, address)| address.clone()).collect();
-    wanted.dedup();
-    recorded(&wanted).await?;
+    recorded(wanted).await?;
     for (node, gateway, address, links) in before {
         eventually(&format!("{node} dials {gateway} at {address}"), SOON, || async {
             ensure!(linked(node, gateway, address).await? > links, "not yet");
@@ -286,19 +294,6 @@ pub(super) async fn dialled_at(
         .await?;
     }
     Ok(())
-}
-
-/// Has the node's kernel refuse what it dials at the usual port for links, until this is dropped.
-async fn at_no_other_port(node: &str) -> Result<Cleanup> {
-    let rule = |verb| {
-        [
-            "exec", node, "--", "iptables", "-w", verb, "OUTPUT", "-p", "tcp", "--syn", "--dport", "10262",
-            "-j", "REJECT",
-        ]
-    };
-    let heal = Cleanup::hack_cluster(&rule("-D"));
-    hack_cluster(&rule("-I")).await?.ok()?;
-    Ok(heal)
 }
 
 /// The same gateways by the balancer's name, by port 443 of a public address, which firewalls let out, by public addresses of their own, and by
@@ -327,9 +322,11 @@ async fn x13_x14_new_addresses_cut_no_stream() -> Result<()> {
         dialled_at(&at(NAME), balance(&json!({ "hostname": NAME }))).await.context("the balancer's name")?;
         press_all(&mut sessions).await?;
         let public = GATEWAYS.map(|gateway| (gateway, format!("{balancer}:443")));
-        // One has no other way any more; what it has it keeps.
-        let shut = at_no_other_port(SOLO).await?;
-        dialled_at(&public, exposed_by("PublicIP", &public)).await.context("port 443")?;
+        // One can begin nothing at another port any more; what it has it keeps.
+        let shut = refuse(SOLO, &["--syn"]).await?;
+        // One entry of each endpoint, though they are alike.
+        let listed = public.clone().map(|(_, address)| address);
+        dialled(&public, &listed, exposed_by("PublicIP", &public)).await.context("port 443")?;
         press_all(&mut sessions).await?;
         drop(shut);
         let mut own = Vec::new();

@@ -17,6 +17,7 @@ use tokio::io::{AsyncReadExt, copy, sink};
 use tokio::process::Child;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
+use tokio_util::io::InspectReader;
 
 use super::held::Held;
 use super::reach::link_ports_of;
@@ -97,7 +98,7 @@ async fn copies() -> Result<()> {
 pub(super) struct Bulk {
     kubectl: Child,
     passed: Arc<AtomicU64>,
-    drained: JoinHandle<std::io::Result<()>>,
+    drained: JoinHandle<std::io::Result<u64>>,
 }
 
 impl Bulk {
@@ -111,13 +112,10 @@ impl Bulk {
         ensure!(some == SOME, "bulk data ended after {some} bytes");
         let passed = Arc::<AtomicU64>::default();
         let count = passed.clone();
-        let drained = tokio::spawn(async move {
-            let mut piece = vec![0; 64 * 1024];
-            while let read @ 1.. = output.read(&mut piece).await? {
-                count.fetch_add(read as u64, Ordering::Relaxed);
-            }
-            Ok(())
+        let mut output = InspectReader::new(output, move |piece| {
+            count.fetch_add(piece.len() as u64, Ordering::Relaxed);
         });
+        let drained = tokio::spawn(async move { copy(&mut output, &mut sink()).await });
         Ok(Self { kubectl, passed, drained })
     }
 
@@ -129,7 +127,8 @@ impl Bulk {
     /// Stops it.
     pub(super) async fn stopped(self) -> Result<()> {
         drop(self.kubectl);
-        Ok(self.drained.await??)
+        self.drained.await??;
+        Ok(())
     }
 
     /// Waits until it was cut, which is an error to kubectl.
